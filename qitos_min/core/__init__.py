@@ -1,0 +1,90 @@
+"""What agents, tools and states are made of."""
+
+from .action import (
+    Action,
+    ActionExecutionPolicy,
+    ActionKind,
+    ActionResult,
+    ActionStatus,
+)
+from .agent_module import AgentModule
+from .agent_spec import (
+    AgentRegistry,
+    AgentSpec,
+    ContextStrategy,
+    HandoffContext,
+    StateAdapter,
+)
+from .artifact import ArtifactContractError, ArtifactRef
+from .decision import Decision
+from .env import Env, EnvCapabilityError, EnvObservation, EnvStepResult
+from .errors import ErrorCategory, QitosRuntimeError, RuntimeErrorInfo, StopReason
+from .function_tool_decorator import function_tool
+from .history import History, HistoryMessage
+from .observation import Observation
+from .session import AttemptIdentity
+from .state import StateMigrationError, StateSchema, StateValidationError
+from .task import Task, TaskBudget, TaskResource, TaskResult
+from .tool import (
+    BaseTool,
+    FunctionTool,
+    RetryPolicy,
+    ToolMeta,
+    ToolPermission,
+    ToolPermissionSpec,
+    ToolSpec,
+    tool,
+)
+from .tool_registry import ToolRegistry
+from .tool_result import ToolResult, ToolResultContractError
+from .tool_schema import function_schema, type_to_json_schema
+
+__all__ = [
+    "Action",
+    "ActionExecutionPolicy",
+    "ActionKind",
+    "ActionResult",
+    "ActionStatus",
+    "AgentModule",
+    "AgentRegistry",
+    "AgentSpec",
+    "ArtifactContractError",
+    "ArtifactRef",
+    "AttemptIdentity",
+    "BaseTool",
+    "ContextStrategy",
+    "Decision",
+    "Env",
+    "EnvCapabilityError",
+    "EnvObservation",
+    "EnvStepResult",
+    "ErrorCategory",
+    "FunctionTool",
+    "HandoffContext",
+    "History",
+    "HistoryMessage",
+    "Observation",
+    "QitosRuntimeError",
+    "RetryPolicy",
+    "RuntimeErrorInfo",
+    "StateAdapter",
+    "StateMigrationError",
+    "StateSchema",
+    "StateValidationError",
+    "StopReason",
+    "Task",
+    "TaskBudget",
+    "TaskResource",
+    "TaskResult",
+    "ToolMeta",
+    "ToolPermission",
+    "ToolPermissionSpec",
+    "ToolRegistry",
+    "ToolResult",
+    "ToolResultContractError",
+    "ToolSpec",
+    "function_schema",
+    "function_tool",
+    "tool",
+    "type_to_json_schema",
+]

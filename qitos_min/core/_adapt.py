@@ -1,0 +1,124 @@
+"""Making a tool of what people register: functions, methods and tool objects."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from dataclasses import MISSING, fields, replace
+from typing import Any
+
+from .tool import (
+    BaseTool,
+    FunctionTool,
+    ToolMeta,
+    ToolSpec,
+    get_tool_meta,
+)
+
+__all__ = ["as_tool", "is_function", "shown"]
+
+
+class _ToolObject(BaseTool):
+    """A foreign tool object, or a tool under another name or with other traits."""
+
+    def __init__(self, target: Any, spec: ToolSpec) -> None:
+        super().__init__(spec)
+        self.target = target
+
+    def validate_input(
+        self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
+    ) -> str | None:
+        check = getattr(self.target, "validate_input", None)
+        return check(args, runtime_context) if callable(check) else None
+
+    def execute(
+        self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
+    ) -> Any:
+        return self.target.execute(args, runtime_context)
+
+
+def as_tool(
+    item: Any, name: str | None = None, meta: ToolMeta | None = None
+) -> BaseTool:
+    """The tool that an item is or becomes; ``TypeError`` if it is none."""
+    if isinstance(item, BaseTool):
+        if isinstance(item, FunctionTool):
+            _check_bound(item)
+        if name is None and meta is None:
+            return item
+        return _ToolObject(item, _merged(item.spec, meta, name))
+    if is_function(item):
+        own = get_tool_meta(item) or ToolMeta()
+        tool = FunctionTool(item, _merged(own, meta, name))
+        _check_bound(tool)
+        return tool
+    if isinstance(item, type):
+        raise TypeError(f"class {item.__qualname__} is no tool, register an instance")
+    if callable(getattr(item, "execute", None)):
+        return _ToolObject(item, _merged(_object_spec(item), meta, name))
+    run = getattr(item, "run", item)
+    if callable(run):
+        return FunctionTool(run, _merged(_object_meta(item), meta, name))
+    raise TypeError(
+        "expected a function, a method or an object with execute() or run(), "
+        f"got {type(item).__qualname__}"
+    )
+
+
+def is_function(item: Any) -> bool:
+    """Whether an item is a function, a method, a part of one or a tool made of one."""
+    return inspect.isroutine(item) or isinstance(
+        item, (FunctionTool, functools.partial)
+    )
+
+
+def _check_bound(tool: FunctionTool) -> None:
+    code = tool.func.__code__ if inspect.isfunction(tool.func) else None
+    if code and code.co_argcount and code.co_varnames[0] == "self":
+        raise TypeError(
+            f"{tool.func.__qualname__} is a method without its object, "
+            "register it from an instance"
+        )
+
+
+def _object_spec(item: Any) -> ToolSpec:
+    own = getattr(item, "spec", None)
+    if isinstance(own, ToolSpec):
+        return own
+    spec = ToolSpec.from_attributes(item if own is None else own, type(item).__doc__)
+    return spec if spec.name else replace(spec, name=getattr(item, "name", ""))
+
+
+def _object_meta(item: Any) -> ToolMeta:
+    """The same for an object with ``run()``, whose signature gives the arguments."""
+    spec = _object_spec(item)
+    given = {field.name: getattr(spec, field.name) for field in fields(ToolMeta)}
+    if spec.parameters:
+        given["input_schema"] = spec.arguments_schema()
+    given["name"], given["description"] = spec.name or None, spec.description or None
+    return ToolMeta(**given)
+
+
+def _merged(base: Any, meta: ToolMeta | None, name: str | None) -> Any:
+    """A copy of a meta or spec with the fields of ``meta`` that are set, and a name."""
+    changes = {}
+    for field in fields(ToolMeta):
+        make = field.default_factory
+        default = field.default if make is MISSING else make()
+        value = getattr(meta, field.name, default)
+        if value != default:
+            changes[field.name] = value
+    if base.name:
+        changes["name"] = base.name
+    if name is not None:
+        changes["name"] = name
+    return replace(base, **changes)
+
+
+def shown(item: Any) -> str:
+    """How an item is named in messages: by what it was made from."""
+    while isinstance(item, (_ToolObject, FunctionTool)):
+        item = item.target if isinstance(item, _ToolObject) else item.func
+    if inspect.isroutine(item):
+        return f"the function {item.__module__}.{item.__qualname__}"
+    return f"an object of {type(item).__module__}.{type(item).__qualname__}"

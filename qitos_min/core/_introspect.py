@@ -1,0 +1,199 @@
+"""What a Python callable says about itself: parameters, types and documentation."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import sys
+import typing
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ._foreign import outcome
+
+__all__ = ["documented", "parameters", "parse_docstring", "resolved_hints"]
+
+_ARGUMENTS = (
+    "args",
+    "arguments",
+    "keyword args",
+    "keyword arguments",
+    "other parameters",
+    "parameters",
+    "params",
+)
+_SECTIONS = (
+    *_ARGUMENTS,
+    "attributes",
+    "example",
+    "examples",
+    "note",
+    "notes",
+    "raises",
+    "references",
+    "return",
+    "returns",
+    "see also",
+    "warning",
+    "warnings",
+    "yield",
+    "yields",
+)
+_GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+|$)(.*)")
+_NUMPY_ENTRY = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
+_FIELD = re.compile(r":(\w+)(?:\s+([^:]*))?:(?:\s+|$)(.*)")
+
+
+def documented(func: Any) -> Any:
+    """The function that carries the annotations and the docstring of a callable."""
+    while isinstance(func, functools.partial):
+        func = func.func
+    return func if inspect.isroutine(func) else type(func).__call__
+
+
+def parameters(func: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters of a callable without a method's own ``self``.
+
+    Raises ``ValueError`` for a callable whose signature cannot be read.
+    """
+    if sys.version_info >= (3, 14):
+        # As texts, because one unknown name fails the evaluation of all of them.
+        import annotationlib
+
+        texts = annotationlib.Format.STRING
+        signature = inspect.signature(func, annotation_format=texts)
+    else:
+        signature = inspect.signature(func)
+    found = list(signature.parameters.values())
+    return found[1:] if found and found[0].name == "self" else found
+
+
+def resolved_hints(owner: Any) -> dict[str, Any]:
+    """The annotations of a function or class; what cannot be resolved is ``Any``."""
+    evaluated = _evaluated(owner)
+    if evaluated is not None:
+        return evaluated
+    hints: dict[str, Any] = {}
+    for scope in reversed(getattr(owner, "__mro__", (owner,))):
+        module = sys.modules.get(getattr(scope, "__module__", None) or "")
+        names = getattr(inspect.unwrap(scope), "__globals__", None)
+        for name, annotation in _annotations(scope).items():
+
+            def stand_in() -> None: ...
+
+            stand_in.__annotations__ = {name: annotation}
+            found = _evaluated(stand_in, names or getattr(module, "__dict__", {}))
+            hints[name] = (found or {}).get(name, Any)
+    return hints
+
+
+def _evaluated(
+    owner: Any, names: dict[str, Any] | None = None
+) -> dict[str, Any] | None:
+    # The text of an annotation is foreign code.
+    hints: dict[str, Any] | None
+    hints, _ = outcome(lambda: typing.get_type_hints(owner, names, include_extras=True))
+    return hints
+
+
+def _annotations(scope: Any) -> dict[str, Any]:
+    if sys.version_info >= (3, 14):
+        import annotationlib
+
+        texts = annotationlib.Format.STRING
+        return annotationlib.get_annotations(scope, format=texts)
+    # A class without annotations of its own would answer with those of its base.
+    if isinstance(scope, type):
+        return dict(vars(scope).get("__annotations__", {}))
+    return dict(getattr(scope, "__annotations__", {}))
+
+
+def parse_docstring(text: str | None) -> tuple[str, dict[str, str]]:
+    """The description and the text of each parameter.
+
+    Reads Google and NumPy sections and ``:param name:`` fields; a text of several
+    lines becomes one line.
+    """
+    lines = inspect.cleandoc(text or "").split("\n")
+    notes: dict[str, list[str]] = {}
+    end = len(lines)
+    for place in range(len(lines)):
+        style, name = _section(lines, place)
+        if not style:
+            continue
+        end = min(end, place)
+        if style == "field":
+            _read_field(lines, place, notes)
+        elif name in _ARGUMENTS:
+            read = _read_google if style == "google" else _read_numpy
+            read(lines, place, notes)
+    joined = {name: " ".join(filter(None, parts)) for name, parts in notes.items()}
+    return (
+        "\n".join(lines[:end]).strip(),
+        {name: note for name, note in joined.items() if note},
+    )
+
+
+def _section(lines: list[str], place: int) -> tuple[str, str]:
+    """Style and name of the section that starts at a line; two empty texts if none."""
+    line = lines[place].strip()
+    below = lines[place + 1].strip() if place + 1 < len(lines) else ""
+    if line.lower() in _SECTIONS and below and not below.strip("-="):
+        return "numpy", line.lower()
+    if line.endswith(":") and line[:-1].lower() in _SECTIONS:
+        return "google", line[:-1].lower()
+    return ("field", "") if _FIELD.match(line) else ("", "")
+
+
+def _body(lines: list[str], start: int) -> Iterator[tuple[int, str]]:
+    """Indent and text of the lines below ``start`` that are not blank."""
+    for line in lines[start:]:
+        if line.strip():
+            yield len(line) - len(line.lstrip()), line.strip()
+
+
+def _read_google(lines: list[str], place: int, notes: dict[str, list[str]]) -> None:
+    # Below a docstring's first line the entries are dedented as far as its header.
+    outer = len(lines[place]) - len(lines[place].lstrip()) if place else -1
+    base, current = outer + 1, []
+    for number, (indent, text) in enumerate(_body(lines, place + 1)):
+        base = base if number else max(base, indent)
+        if indent < base:
+            return
+        entry = _GOOGLE_ENTRY.match(text) if indent <= base else None
+        if entry:
+            current = notes.setdefault(entry[1], [])
+            text = entry[2]
+        elif indent <= base:
+            current = []
+        current.append(text)
+
+
+def _read_numpy(lines: list[str], place: int, notes: dict[str, list[str]]) -> None:
+    outer = len(lines[place]) - len(lines[place].lstrip())
+    current: list[list[str]] = []
+    for number in range(place + 2, len(lines)):
+        if _section(lines, number)[0] == "numpy":
+            return
+        for indent, text in _body(lines[: number + 1], number):
+            entry = _NUMPY_ENTRY.match(text) if indent <= outer else None
+            if entry:
+                names = [name.strip().lstrip("*") for name in entry[1].split(",")]
+                current = [notes.setdefault(name, []) for name in names]
+            else:
+                for note in current:
+                    note.append(text)
+
+
+def _read_field(lines: list[str], place: int, notes: dict[str, list[str]]) -> None:
+    field = _FIELD.match(lines[place].strip())
+    if not field or not field[2] or field[1] not in ("param", "parameter", "arg"):
+        return
+    name = field[2].split()[-1].lstrip("*")
+    note = notes.setdefault(name, [])
+    note.append(field[3])
+    for line in lines[place + 1 :]:
+        if not line.strip() or _FIELD.match(line.strip()):
+            return
+        note.append(line.strip())

@@ -1,0 +1,201 @@
+"""Checks of JSON arguments against a JSON schema, with one code per kind of fault."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+import reprlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+__all__ = ["Fault", "check_value", "detach_json", "same_json"]
+
+
+class Fault(NamedTuple):
+    """What is wrong with an argument: a code of the call pipeline and its words."""
+
+    code: str
+    message: str
+
+
+_TYPES = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+    "array": (list,),
+    "object": (dict,),
+}
+# keyword: types it speaks about, what is measured, the comparison, its words
+_LIMITS: dict[str, tuple[Any, Callable[..., Any], Callable[..., Any], str]] = {
+    "minimum": ((int, float), operator.pos, operator.ge, "at least {}"),
+    "maximum": ((int, float), operator.pos, operator.le, "at most {}"),
+    "exclusiveMinimum": ((int, float), operator.pos, operator.gt, "above {}"),
+    "exclusiveMaximum": ((int, float), operator.pos, operator.lt, "below {}"),
+    "minLength": ((str,), len, operator.ge, "at least {} characters long"),
+    "maxLength": ((str,), len, operator.le, "at most {} characters long"),
+    "minItems": ((list,), len, operator.ge, "at least {} items long"),
+    "maxItems": ((list,), len, operator.le, "at most {} items long"),
+}
+
+
+def detach_json(value: Any) -> Any:
+    """A deep copy of a JSON value; a tuple becomes a list.
+
+    Raises ``ValueError`` for anything that JSON cannot hold: other types, numbers
+    that are not finite, keys that are not text, and values nested without end.
+    """
+    try:
+        return _detached(value)
+    except RecursionError:
+        raise ValueError("is nested too deeply or contains itself") from None
+
+
+def _detached(value: Any) -> Any:
+    kind = type(value)
+    if kind is str or kind is int or kind is bool or value is None:
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"holds {value!r}, which JSON has no number for")
+        return float(value)
+    if isinstance(value, str):  # A text enum stands for its value.
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, (list, tuple)):
+        return [_detached(item) for item in value]
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise ValueError(f"holds the key {key!r}, expected text keys")
+        return {str.__str__(key): _detached(item) for key, item in value.items()}
+    raise ValueError(f"holds a {kind.__qualname__}, expected JSON values")
+
+
+def check_value(value: Any, schema: Any, path: str = "") -> Fault | None:
+    """The first fault of a JSON value, or None when it fits.
+
+    ``path`` names the value in messages; "" is the argument object itself. Keywords
+    outside the common subset are not judged. An object schema that lists its
+    properties allows no others unless ``additionalProperties`` says so.
+    """
+    if not isinstance(schema, dict) or not schema:
+        return None
+    fault = _check_type(value, schema, path) or _check_choice(value, schema, path)
+    if fault is None and "anyOf" in schema:
+        fault = _check_any(value, schema["anyOf"], path)
+    if fault is None and isinstance(value, dict):
+        fault = _check_object(value, schema, path)
+    elif fault is None and isinstance(value, list):
+        fault = _check_array(value, schema, path)
+    return fault or _check_limits(value, schema, path)
+
+
+def same_json(left: Any, right: Any) -> bool:
+    """Equality as JSON sees it: ``true`` is not 1, but 1.0 is."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    return bool(left == right)
+
+
+def _check_type(value: Any, schema: dict[str, Any], path: str) -> Fault | None:
+    names = schema.get("type")
+    if names is None:
+        return None
+    names = names if isinstance(names, list) else [names]
+    if any(_is_type(value, name) for name in names):
+        return None
+    wanted = " or ".join(map(str, names))
+    text = f"{_place(path)} must be of type {wanted}, got {type(value).__name__}"
+    return Fault("invalid_argument_type", text)
+
+
+def _is_type(value: Any, name: Any) -> bool:
+    if isinstance(value, bool):
+        return bool(name == "boolean")
+    return name not in _TYPES or isinstance(value, _TYPES[name])
+
+
+def _check_choice(value: Any, schema: dict[str, Any], path: str) -> Fault | None:
+    allowed = [schema["const"]] if "const" in schema else schema.get("enum")
+    if allowed is None or any(same_json(value, item) for item in allowed):
+        return None
+    listed = ", ".join(map(repr, allowed))
+    text = f"{_place(path)} must be one of {listed}, got {reprlib.repr(value)}"
+    return Fault("invalid_argument_value", text)
+
+
+def _check_any(value: Any, members: list[Any], path: str) -> Fault | None:
+    faults = []
+    for member in members:
+        fault = check_value(value, member, path)
+        if fault is None:
+            return None
+        faults.append(fault)
+    # A member of the right type says best what is wrong inside it.
+    closer = [f for f in faults if f.code != "invalid_argument_type"]
+    if len(closer) == 1:
+        return closer[0]
+    text = f"{_place(path)} fits none of: " + "; ".join(f.message for f in faults)
+    return Fault("invalid_argument_type", text)
+
+
+def _check_object(
+    value: dict[str, Any], schema: dict[str, Any], path: str
+) -> Fault | None:
+    properties = schema.get("properties", {})
+    for name in schema.get("required", ()):
+        if name not in value:
+            text = f"missing required argument {_join(path, name)!r}"
+            return Fault("missing_required_argument", text)
+    further = schema.get("additionalProperties", "properties" not in schema)
+    for name, item in value.items():
+        if name not in properties and further is False:
+            known = ", ".join(properties) or "no arguments"
+            text = f"unexpected argument {_join(path, name)!r}, expected {known}"
+            return Fault("unexpected_argument", text)
+        fault = check_value(item, properties.get(name, further), _join(path, name))
+        if fault is not None:
+            return fault
+    return None
+
+
+def _check_array(value: list[Any], schema: dict[str, Any], path: str) -> Fault | None:
+    first = schema.get("prefixItems", [])
+    for position, item in enumerate(value):
+        rule = first[position] if position < len(first) else schema.get("items")
+        fault = check_value(item, rule, f"{path}[{position}]")
+        if fault is not None:
+            return fault
+    if schema.get("uniqueItems") is True:
+        for position, item in enumerate(value):
+            if any(same_json(item, other) for other in value[:position]):
+                text = f"{_place(path)} must not hold the same item twice"
+                return Fault("invalid_argument_value", text)
+    return None
+
+
+def _check_limits(value: Any, schema: dict[str, Any], path: str) -> Fault | None:
+    for keyword in _LIMITS.keys() & schema.keys():
+        kinds, measure, holds, words = _LIMITS[keyword]
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            continue
+        if not holds(measure(value), schema[keyword]):
+            text = f"{_place(path)} must be {words.format(schema[keyword])}"
+            return Fault("invalid_argument_value", text)
+    pattern = schema.get("pattern")
+    if pattern and isinstance(value, str) and not re.search(pattern, value):
+        text = f"{_place(path)} must match {pattern!r}"
+        return Fault("invalid_argument_value", text)
+    return None
+
+
+def _place(path: str) -> str:
+    return f"argument {path!r}" if path else "the arguments"
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

@@ -1,0 +1,24 @@
+"""Checks of the numbers that people set: counts and time limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["check_count", "check_timeout"]
+
+
+def check_count(value: Any, name: str, *, least: int) -> None:
+    """Raise ``ValueError`` unless ``value`` is an int of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be an int of at least {least}, got {value!r}")
+
+
+def check_timeout(value: Any) -> None:
+    """Raise ``ValueError`` unless ``value`` is None or a number of seconds above 0."""
+    if value is None:
+        return
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not (number and 0 < value < float("inf")):
+        raise ValueError(
+            f"timeout_s must be a number of seconds above 0, got {value!r}"
+        )

@@ -1,0 +1,186 @@
+"""Takes secrets and host paths out of a tree of JSON values, and counts them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+__all__ = ["is_secret_name", "redact"]
+
+_SECRET = "[REDACTED]"
+_PATH = "[REDACTED_PATH]"
+
+_SECRET_WORDS = frozenset(
+    {
+        "apikey",
+        "authorization",
+        "cookie",
+        "cookies",
+        "credential",
+        "credentials",
+        "passphrase",
+        "passwd",
+        "password",
+        "passwords",
+        "privatekey",
+        "secret",
+        "secrets",
+        "token",
+    }
+)
+_SECRET_PAIRS = frozenset(
+    {("api", "key"), ("api", "keys"), ("private", "key"), ("private", "keys")}
+)
+# A name that ends so tells about a secret (``token_count``) instead of holding one.
+_MEASURES = frozenset(
+    {
+        "budget",
+        "cost",
+        "count",
+        "counts",
+        "ids",
+        "index",
+        "length",
+        "limit",
+        "limits",
+        "offset",
+        "size",
+        "type",
+        "usage",
+    }
+)
+_CHUNK = r"[^\W_]+"
+_WORD = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+"
+
+# Each pattern starts where no other match of it can have begun, so that a long text
+# costs no more than its length. ASCII classes: a secret may follow a CJK letter.
+_PLAIN_WORD = r"(?:[A-Za-z][a-z]*|[A-Z]+)(?![\w+/=-]|\.\w)"
+_BASE64 = r"[A-Za-z0-9_-]"
+_SECRET_TEXTS = (
+    # PEM blocks, also those that were cut off.
+    (r"(?s)-----BEGIN [A-Z0-9 ]+-----.*?(?:-----END [A-Z0-9 ]+-----|\Z)", _SECRET),
+    # The user part of a URL.
+    (r"(?<=://)[^\s/?#\"'<>\[]+@", _SECRET + "@"),
+    # HTTP credentials; what follows in prose ("bearer token", "basic usage") stays.
+    (
+        r"(?i)(?<![a-z0-9_])(bearer[ \t]+)"
+        r"(?!\[|(?:tokens?|auth\w*|scheme|realm|of|is|and|or|not|in)\b)[^\s\"',;<>]+",
+        rf"\1{_SECRET}",
+    ),
+    (
+        rf"(?<![A-Za-z0-9_])((?i:basic)[ \t]+)(?!{_PLAIN_WORD})"
+        r"[A-Za-z0-9+/=_.~-]{6,}",
+        rf"\1{_SECRET}",
+    ),
+    # JSON web tokens, and keys known by their first letters.
+    (rf"(?<![A-Za-z0-9_-])eyJ{_BASE64}+\.{_BASE64}+\.{_BASE64}*", _SECRET),
+    (r"(?<![A-Za-z0-9])sk-[A-Za-z0-9_-]{6,}", _SECRET),
+    (r"(?<![A-Za-z0-9])(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}", _SECRET),
+    (rf"(?<![A-Za-z0-9])(?:gh[opsu]_|github_pat_|xox[a-z]-){_BASE64}{{10,}}", _SECRET),
+)
+# A name with its value inside a text: a header, then NAME=value and "name": "value".
+_NAMED_TEXTS = (
+    r"""(?i)(?<![a-z0-9_-])"""
+    r"""((?:[a-z0-9_]{1,40}-){1,8}[a-z0-9_]{1,40}|authorization|cookie)"""
+    r"""([ ]?:[ ]?)(?![ ]?\[REDACTED)([^\r\n"']+)""",
+    r"""(?<![\w.-])([\w.-]{1,80})(=|["'][ ]?:[ ]?(?=["']))(?!["']?\[REDACTED)"""
+    r"""("[^"]*"|'[^']*'|[^\s&;,"'()<>]+)""",
+)
+_NAME = r"[^\s/\\:*?\"'<>|,;()\[\]{}`&=#]+"
+_HOST_PATH = (
+    # POSIX, with two names at least: "/help" and "and/or" are no paths. The name of a
+    # user may hold spaces.
+    rf"(?<![A-Za-z0-9_/.~$%@#*)\]}}-])(?:file://)?"
+    rf"/(?:Users/{_NAME}(?: {_NAME}){{0,3}}(?=/)|{_NAME})(?:/{_NAME})+/?"
+    # A drive of Windows, or a share.
+    rf"|(?:(?<![A-Za-z0-9])[A-Za-z]:[\\/]+|(?<![\w\\])\\{{2,4}}{_NAME}\\+)"
+    rf"(?:{_NAME}(?: {_NAME}){{0,3}}\\+|{_NAME}/+)*{_NAME}"
+)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a value of this name is a secret, judged by the whole words of it.
+
+    The words are split at punctuation and in camelCase: ``X-API-Key``, ``apiKey``.
+    """
+    chunks = [chunk.lower() for chunk in re.findall(_CHUNK, name)]
+    words = [word.lower() for word in re.findall(_WORD, name)]
+    if not words or words[-1] in _MEASURES:
+        return False
+    return (
+        not _SECRET_WORDS.isdisjoint(chunks)
+        or not _SECRET_WORDS.isdisjoint(words)
+        or not _SECRET_PAIRS.isdisjoint(zip(words, words[1:]))
+    )
+
+
+def redact(value: Any) -> tuple[Any, dict[str, int]]:
+    """A copy without secrets and absolute host paths, and how many of each it had.
+
+    ``value`` is a tree of JSON values. What stands under a secret name goes whole: the
+    value of a key, the second of a ``[name, value]`` pair, the ``value`` beside a
+    ``name``. Of other texts, keys too, only the part that is recognised goes.
+    """
+    redaction = _Redaction()
+    return redaction.tree(value), redaction.removed
+
+
+class _Redaction:
+    """One pass over one tree, with its counts."""
+
+    def __init__(self) -> None:
+        self.removed = {"secret_values": 0, "secret_texts": 0, "host_paths": 0}
+
+    def tree(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            if len(value) == 2 and _is_short_secret_name(value[0]):
+                return [self.text(value[0]), self.held(value[1])]
+            return [self.tree(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        named = _is_short_secret_name(value.get("name", value.get("key")))
+        safe: dict[str, Any] = {}
+        for key, item in value.items():
+            secret = is_secret_name(key) or (named and key == "value")
+            name = _free_key(self.text(key), safe)
+            safe[name] = self.held(item) if secret else self.tree(item)
+        return safe
+
+    def held(self, value: Any) -> Any:
+        """What stands for the value of a secret; that there is none is no secret."""
+        if value is None:
+            return None
+        self.removed["secret_values"] += 1
+        return _SECRET
+
+    def text(self, text: str) -> str:
+        for pattern in _NAMED_TEXTS:
+            text = re.sub(pattern, self._assignment, text)
+        for pattern, replacement in _SECRET_TEXTS:
+            text, count = re.subn(pattern, replacement, text)
+            self.removed["secret_texts"] += count
+        text, count = re.subn(_HOST_PATH, _PATH, text)
+        self.removed["host_paths"] += count
+        return text
+
+    def _assignment(self, match: re.Match[str]) -> str:
+        name, sign, value = match.groups()
+        if not is_secret_name(name):
+            return match[0]
+        self.removed["secret_texts"] += 1
+        quote = value[0] if value[0] in "\"'" else ""
+        return f"{name}{sign}{quote}{_SECRET}{quote}"
+
+
+def _is_short_secret_name(value: Any) -> bool:
+    # A sentence that speaks of a password is no name.
+    return isinstance(value, str) and len(value.split()) <= 2 and is_secret_name(value)
+
+
+def _free_key(key: str, taken: dict[str, Any]) -> str:
+    free, number = key, 2
+    while free in taken:
+        free, number = f"{key}#{number}", number + 1
+    return free

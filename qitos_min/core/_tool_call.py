@@ -1,0 +1,372 @@
+"""One tool call from its arguments to its result: checks, approval, execution."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from ._foreign import described, guarded, in_thread, settled
+from ._json import dumps
+from ._json_schema import Fault, check_value, detach_json
+from .action import Action
+from .tool import BaseTool, ToolPermissionSpec, ToolSpec
+from .tool_result import ToolErrorKind, ToolResult, ToolResultStatus
+
+if TYPE_CHECKING:
+    from .tool_registry import ToolRegistry
+
+__all__ = ["call_tool", "may_ask", "unknown_tool"]
+
+_DECISIONS = ("deny", "ask", "allow")
+_RULE_KEYS = {"tool", "decision", "scope"}
+_CUT_MARK = "...[TRUNCATED]"
+
+
+@dataclass
+class _Call:
+    """What one call needs on its way."""
+
+    registry: ToolRegistry
+    tool: BaseTool
+    spec: ToolSpec
+    name: str
+    """The canonical name."""
+    args: Any
+    """The arguments as sent, detached by the first check; tools get copies."""
+    context: dict[str, Any]
+    action: Action
+    decision: str = "default"
+    """What the permission rules say."""
+
+
+def call_tool(
+    registry: ToolRegistry, action: Action, runtime_context: Mapping[str, Any] | None
+) -> ToolResult:
+    """Run one call; what goes wrong is told by the result.
+
+    The order: name, structure of the arguments, ``validate_input``, permission rules,
+    approval, operations of the environment, execution. Nothing runs unless all checks
+    before it passed. Only ``KeyboardInterrupt`` is raised.
+    """
+    name = registry.resolve_name(action.name)
+    if name is None:
+        result = _not_found(registry, str(action.name))
+    else:
+        tool = registry.resolve(name)
+        context = dict(runtime_context or ())
+        context.update(tool_name=name, action_id=action.action_id)
+        call = _Call(registry, tool, tool.spec, name, action.args, context, action)
+        result = _refusal(call) or _execute(call)
+        result.provenance.setdefault("source", registry.origin(name).source)
+    result.tool_name = name or str(action.name)
+    result.action_id = action.action_id
+    return result
+
+
+def unknown_tool(name: str, suggestions: Iterable[str]) -> str:
+    """The words for a name that no tool has."""
+    hint = " or ".join(map(repr, suggestions))
+    return f"no tool is named {name!r}" + (f", did you mean {hint}?" if hint else "")
+
+
+def _not_found(registry: ToolRegistry, name: str) -> ToolResult:
+    suggestions = registry.suggest(name)
+    return ToolResult.semantic_error(
+        code="tool_not_found",
+        error=unknown_tool(name, suggestions),
+        metadata={"suggestions": suggestions},
+        recoverable=True,
+        attempts=0,
+    )
+
+
+def _refusal(call: _Call) -> ToolResult | None:
+    """The result of the first check that does not pass, or None."""
+    for check, code, place, kind, status in _CHECKS:
+        fault, error = guarded(check, call)
+        if error is not None:
+            text = f"{place} of tool {call.name!r} raised {described(error)}"
+            fault = Fault(code, text)
+        if fault is not None:
+            return ToolResult(
+                status=status,
+                error_kind=kind,
+                error_code=fault.code,
+                error=fault.message,
+                recoverable=kind == "semantic",
+                attempts=0,
+            )
+    return None
+
+
+def _check_structure(call: _Call) -> Fault | None:
+    if not isinstance(call.args, Mapping):
+        kind = type(call.args).__name__
+        text = f"the arguments must be an object, got {kind}"
+        return Fault("invalid_arguments_shape", text)
+    args = {}
+    for name, value in call.args.items():
+        if not isinstance(name, str):
+            text = f"argument names must be text, got {name!r}"
+            return Fault("invalid_json_value", text)
+        try:
+            args[name] = detach_json(value)
+        except ValueError as error:
+            return Fault("invalid_json_value", f"argument {name!r} {error}")
+    call.args = args
+    return check_value(args, call.spec.arguments_schema())
+
+
+def _check_input(call: _Call) -> Fault | None:
+    if type(call.tool).validate_input is BaseTool.validate_input:
+        return None
+    problem: Any = call.tool.validate_input(detach_json(call.args), dict(call.context))
+    if problem is None or problem is True or problem == "":
+        return None
+    if not isinstance(problem, str):
+        kind = type(problem).__name__
+        problem = f"validate_input returned {kind}, expected None or a text"
+    return Fault("validation_failed", problem)
+
+
+def _check_rules(call: _Call) -> Fault | None:
+    rules = call.context.get("permission_rules")
+    if not rules:
+        return None
+    found = {rule["decision"] for rule in rules if _is_hit(call, rule)}
+    call.decision = next((word for word in _DECISIONS if word in found), "default")
+    if call.decision != "deny":
+        return None
+    return Fault("permission_denied", f"a rule denies tool {call.name!r}")
+
+
+def _is_hit(call: _Call, rule: Any) -> bool:
+    """Whether a permission rule speaks about a call.
+
+    A rule is a mapping of ``tool`` (a name, an alias or a pattern as of ``fnmatch``),
+    ``decision`` (deny, ask or allow; the first of these that hits decides) and perhaps
+    ``scope``, a pattern for what the tool's ``rule_scope_builder`` says. Raises
+    ``ValueError`` for any other rule.
+    """
+    if (
+        not isinstance(rule, Mapping)
+        or not rule.keys() <= _RULE_KEYS
+        or not isinstance(rule.get("tool"), str)
+        or rule.get("decision") not in _DECISIONS
+    ):
+        raise ValueError(
+            "a permission rule needs 'tool' and 'decision' (deny, ask or allow) "
+            f"and may have 'scope', got {rule!r}"
+        )
+    names = call.registry.names_of(call.name)
+    if not any(fnmatchcase(name, rule["tool"]) for name in names):
+        return False
+    if rule.get("scope") is None:
+        return True
+    build = call.spec.rule_scope_builder
+    scope = build(detach_json(call.args)) if build is not None else None
+    if scope is None:
+        # What cannot be told apart is restricted, never set free.
+        return bool(rule["decision"] != "allow")
+    return fnmatchcase(scope, rule["scope"])
+
+
+def may_ask(registry: ToolRegistry, name: str, context: Mapping[str, Any]) -> bool:
+    """Whether a call may have to wait for a person, whatever its arguments are."""
+    if registry.resolve(name).spec.needs_approval:
+        return True
+    return any(
+        isinstance(rule, Mapping)
+        and rule.get("decision") == "ask"
+        and any(fnmatchcase(n, str(rule.get("tool"))) for n in registry.names_of(name))
+        for rule in context.get("permission_rules") or ()
+    )
+
+
+def _check_approval(call: _Call) -> Fault | None:
+    if call.decision == "allow" or call.context.get("auto_approve") is True:
+        return None
+    needed = call.decision == "ask" or call.spec.needs_approval
+    if callable(needed):
+        needed = settled(needed(detach_json(call.args)))
+    if not needed:
+        return None
+    callback = call.context.get("approval_callback")
+    if callback is None:
+        return Fault(
+            "approval_required",
+            f"tool {call.name!r} needs approval, and there is neither an "
+            "approval_callback to ask nor auto_approve",
+        )
+    record = ToolPermissionSpec.from_spec(call.spec)
+    answer = settled(callback(call.name, detach_json(call.args), record))
+    pair = isinstance(answer, (tuple, list)) and len(answer) == 2
+    approved, reason = answer if pair else (answer, None)
+    if approved is True:
+        return None
+    if approved is not False:
+        kind = type(approved).__name__
+        reason = f"the approval callback answered a {kind}, expected a bool"
+    text = f"approval of tool {call.name!r} was denied"
+    return Fault("approval_denied", f"{text}: {reason}" if reason else text)
+
+
+def _check_ops(call: _Call) -> Fault | None:
+    if not call.spec.required_ops:
+        return None
+    env = call.context.get("env")
+    ops = dict(call.context.get("ops") or ())
+    for group in call.spec.required_ops:
+        if group not in ops and env is not None:
+            ops[group] = env.get_ops(group)
+        if ops.get(group) is None:
+            lacks = "there is none" if env is None else "this one has none"
+            text = f"tool {call.name!r} needs an environment with {group!r} operations"
+            return Fault("env_required", f"{text}, {lacks}")
+    call.context["ops"] = ops
+    return None
+
+
+# A check; code and words for when it fails itself; kind and status of a refusal.
+_Check = tuple[
+    Callable[[_Call], Fault | None], str, str, ToolErrorKind, ToolResultStatus
+]
+_CHECKS: tuple[_Check, ...] = (
+    (
+        _check_structure,
+        "invalid_input_schema",
+        "the check of the arguments",
+        "semantic",
+        "error",
+    ),
+    (_check_input, "validation_failed", "validate_input", "semantic", "error"),
+    (
+        _check_rules,
+        "permission_denied",
+        "the check of the permission rules",
+        "policy",
+        "skipped",
+    ),
+    (_check_approval, "approval_denied", "the approval", "policy", "skipped"),
+    (_check_ops, "env_required", "the look-up of operations", "execution", "error"),
+)
+
+
+def _execute(call: _Call) -> ToolResult:
+    """Run the tool, with its time limit and retries."""
+    started = time.perf_counter()
+    spec, policy = call.spec, call.spec.retry_policy
+    limits = (call.action.timeout_s, spec.timeout_s, call.context.get("timeout_s"))
+    limit = next((seconds for seconds in limits if seconds is not None), None)
+    failures: list[str] = []
+    allowed = _allowed_attempts(call)
+    for attempt in range(1, allowed + 1):
+        result, error = _attempt(call, limit)
+        if attempt == allowed or not _may_repeat(spec, result, error):
+            break
+        failures.append(result.error or result.status)
+        if policy is not None:
+            time.sleep(policy.delay(attempt))
+    if error is not None and spec.on_failure is not None:
+        result = _after_failure(spec.on_failure, result, error)
+    if failures:
+        result.metadata["failed_attempts"] = failures
+    _shorten(result, spec.result_max_chars)
+    result.attempts = attempt
+    result.latency_ms = (time.perf_counter() - started) * 1000.0
+    return result
+
+
+def _allowed_attempts(call: _Call) -> int:
+    if not call.action.idempotent:
+        return 1
+    policy = call.spec.retry_policy
+    if call.action.max_retries or policy is None:
+        return 1 + (call.action.max_retries or call.spec.max_retries)
+    return policy.max_attempts
+
+
+def _may_repeat(
+    spec: ToolSpec, result: ToolResult, error: BaseException | None
+) -> bool:
+    if error is not None:
+        policy = spec.retry_policy
+        kinds = (Exception,) if policy is None else policy.retryable_exceptions
+        return isinstance(error, kinds)
+    if result.status == "timed_out":
+        return spec.read_only and not result.outcome_unknown
+    return result.retry_disposition == "retryable"
+
+
+def _attempt(
+    call: _Call, limit: float | None
+) -> tuple[ToolResult, BaseException | None]:
+    """The result of one attempt and the exception of the tool, if it raised one."""
+
+    def work() -> Any:
+        return settled(call.tool.execute(detach_json(call.args), dict(call.context)))
+
+    if limit is None:
+        value, error = guarded(work)
+    else:
+        outcome, error = guarded(in_thread, work, limit)
+        if error is None and outcome is None:
+            return _timed_out(call, limit), None
+        value, error = outcome or (None, error)
+        if isinstance(error, KeyboardInterrupt):
+            raise error
+    if error is not None:
+        text = described(error)
+        code = "tool_execution_failed"
+        return ToolResult.execution_error(code=code, error=text), error
+    result, broken = guarded(ToolResult.from_value, value)
+    if broken is None:
+        return result, None
+    text = f"tool {call.name!r} returned a result that is broken: {described(broken)}"
+    return ToolResult.execution_error(code="invalid_tool_result", error=text), None
+
+
+def _timed_out(call: _Call, limit: float) -> ToolResult:
+    unknown = not call.spec.read_only
+    name, action_id = call.name, call.action.action_id
+    return ToolResult(
+        status="timed_out",
+        error=f"tool {name!r} did not end within {limit:g} s and is still running",
+        error_kind="execution",
+        error_code="tool_timeout",
+        worker_still_running=True,
+        retry_disposition="blocked_worker_running",
+        outcome_unknown=unknown,
+        effect_state="unknown" if unknown else "no_effect_declared",
+        effect_ref=(f"{name}:{action_id}" if action_id else name) if unknown else None,
+    )
+
+
+def _after_failure(
+    answer: Callable[[BaseException], Any], result: ToolResult, error: BaseException
+) -> ToolResult:
+    """What ``on_failure`` makes of an exception; it hides neither of two failures."""
+    value, problem = guarded(lambda: settled(answer(error)))
+    if problem is None and value is not None:
+        changed, problem = guarded(ToolResult.from_value, value)
+        if problem is None:
+            changed.metadata["failure"] = result.error
+            result = changed
+    if problem is not None:
+        result.metadata["on_failure_error"] = described(problem)
+    return result
+
+
+def _shorten(result: ToolResult, limit: int | None) -> None:
+    """Cut what a model is shown; the output itself stays whole."""
+    shown = result.output if result.model_output is None else result.model_output
+    if limit is None or shown is None:
+        return
+    text = shown if isinstance(shown, str) else dumps(shown)
+    if len(text) > limit:
+        result.model_output = text[:limit] + _CUT_MARK
+        result.truncated = True
+        result.omitted = {**result.omitted, "chars": len(text) - limit}

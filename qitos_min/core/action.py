@@ -1,0 +1,160 @@
+"""One call that an agent asks for, its plain record, and how a batch is run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from ._json import to_json_value
+from ._limits import check_count, check_timeout
+
+__all__ = [
+    "Action",
+    "ActionExecutionPolicy",
+    "ActionKind",
+    "ActionResult",
+    "ActionStatus",
+]
+
+_MODES = ("serial", "sequential", "parallel")
+
+
+class ActionKind(str, Enum):
+    """What an action asks for."""
+
+    TOOL = "tool"
+
+
+class ActionStatus(str, Enum):
+    """How an action ended; the words of ``ToolResult.status``."""
+
+    SUCCESS = "success"
+    ERROR = "error"
+    SKIPPED = "skipped"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+
+
+@dataclass
+class Action:
+    """One tool call. Raises ``ValueError`` for a bad time limit or retry count."""
+
+    name: str
+    args: dict[str, Any] = field(default_factory=dict)
+    """The arguments by name. What a model sent is kept as it is, so that a call with
+    wrong arguments fails as that call and not as the whole decision."""
+    kind: ActionKind = ActionKind.TOOL
+    action_id: str | None = None
+    timeout_s: float | None = None
+    """Seconds for one attempt; overrides the time limit of the tool."""
+    max_retries: int = 0
+    """Further attempts after an exception; above 0 it overrides the tool's number."""
+    idempotent: bool = True
+    """False: the call is made once, whatever the tool's retries say."""
+    classification: str = "default"
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.kind = ActionKind(self.kind)
+        check_timeout(self.timeout_s)
+        check_count(self.max_retries, "max_retries", least=0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The nine fields as strict JSON, detached from this action."""
+        return {
+            "name": self.name,
+            "args": to_json_value(self.args),
+            "kind": self.kind.value,
+            "action_id": self.action_id,
+            "timeout_s": self.timeout_s,
+            "max_retries": self.max_retries,
+            "idempotent": self.idempotent,
+            "classification": self.classification,
+            "metadata": to_json_value(self.metadata),
+        }
+
+    @classmethod
+    def from_dict(cls, payload: Mapping[str, Any]) -> Action:
+        """Read a call; only ``name`` is needed, unknown keys are ignored.
+
+        Raises ``TypeError`` for a payload that is no mapping, ``ValueError`` for a
+        missing name or a bad value.
+        """
+        if not isinstance(payload, Mapping):
+            kind = type(payload).__qualname__
+            raise TypeError(f"an action must be a mapping, got {kind}")
+        if not isinstance(payload.get("name"), str) or not payload["name"]:
+            raise ValueError(
+                f"an action needs a non-empty text 'name', got {payload.get('name')!r}"
+            )
+        known = {name: payload[name] for name in _ACTION_FIELDS if name in payload}
+        for name in ("args", "metadata"):
+            if known.get(name) is None:
+                known.pop(name, None)
+        return cls(**known)
+
+
+_ACTION_FIELDS = tuple(Action.__dataclass_fields__)
+
+
+@dataclass
+class ActionResult:
+    """The short form of a call's outcome, as QitOS agents read it."""
+
+    name: str
+    status: ActionStatus
+    output: Any = None
+    error: str | None = None
+    action_id: str | None = None
+    attempts: int = 1
+    latency_ms: float = 0.0
+    """Milliseconds over all attempts."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The eight fields as strict JSON, detached from this result."""
+        return {
+            "name": self.name,
+            "status": ActionStatus(self.status).value,
+            "output": to_json_value(self.output),
+            "error": self.error,
+            "action_id": self.action_id,
+            "attempts": self.attempts,
+            "latency_ms": self.latency_ms,
+            "metadata": to_json_value(self.metadata),
+        }
+
+
+@dataclass(frozen=True)
+class ActionExecutionPolicy:
+    """How the calls of one decision are run.
+
+    Raises ``ValueError`` for an unknown mode or a bad number, ``TypeError`` for names
+    that are no collection of texts.
+    """
+
+    mode: str = "serial"
+    """``serial`` and ``sequential`` are the same; ``parallel`` runs neighbours that
+    are declared ``concurrency_safe`` together."""
+    fail_fast: bool = False
+    """True: after a call without success no further call is started."""
+    max_concurrency: int = 4
+    parallel_tool_names: frozenset[str] | None = None
+    """When given, only these tools may run together."""
+
+    def __post_init__(self) -> None:
+        if self.mode not in _MODES:
+            raise ValueError(
+                f"unknown mode {self.mode!r}, expected one of {', '.join(_MODES)}"
+            )
+        check_count(self.max_concurrency, "max_concurrency", least=1)
+        names = self.parallel_tool_names
+        if names is not None:
+            if isinstance(names, str) or not all(isinstance(n, str) for n in names):
+                raise TypeError(
+                    "parallel_tool_names must be a collection of tool names, "
+                    f"got {names!r}"
+                )
+            object.__setattr__(self, "parallel_tool_names", frozenset(names))

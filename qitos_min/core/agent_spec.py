@@ -1,0 +1,122 @@
+"""Agents that work together, and what passes between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+__all__ = [
+    "AgentRegistry",
+    "AgentSpec",
+    "ContextStrategy",
+    "HandoffContext",
+    "StateAdapter",
+]
+
+
+class ContextStrategy(str, Enum):
+    """How much of the conversation the next agent sees."""
+
+    FULL = "full"
+    SUMMARY = "summary"
+    ISOLATED = "isolated"
+
+
+@dataclass
+class HandoffContext:
+    """What goes along with a handoff."""
+
+    strategy: ContextStrategy = ContextStrategy.SUMMARY
+    payload: dict[str, Any] = field(default_factory=dict)
+    """Kept in the state's metadata under ``handoff``."""
+    shared_state_fields: list[str] = field(default_factory=list)
+    """If any: the next agent begins with its own state and only these fields."""
+    max_history_rounds: int | None = None
+    """At most this many rounds, after the strategy."""
+
+
+class StateAdapter:
+    """Turns the state of one agent into that of the next."""
+
+    def adapt(self, source: Any) -> Any:
+        """Return the next agent's state; the base class passes it on as it is."""
+        return source
+
+
+@dataclass
+class AgentSpec:
+    """An agent under a name that others hand off or delegate to."""
+
+    name: str
+    description: str
+    agent: Any
+    context_strategy: ContextStrategy = ContextStrategy.SUMMARY
+    max_steps_override: int | None = None
+    """Steps it may take after a handoff, within the run's own budget."""
+    shared_env: bool = True
+    state_adapter: StateAdapter | None = None
+    handoff_context: HandoffContext | None = None
+    """Wins over ``context_strategy``."""
+    shared_memory: Any = None
+    model_override: Any = None
+    """The model it uses here instead of its own."""
+    tools_override: Any = None
+    """The tool registry it uses here instead of its own."""
+    tool_name: str | None = None
+    """Name of its handoff tool; ``transfer_to_<name>`` if None."""
+
+    @property
+    def handoff_tool_name(self) -> str:
+        """The tool by which a model hands off to this agent."""
+        return self.tool_name or f"transfer_to_{self.name}"
+
+    @property
+    def context(self) -> HandoffContext:
+        """The context of a handoff to this agent."""
+        return self.handoff_context or HandoffContext(
+            strategy=ContextStrategy(self.context_strategy)
+        )
+
+
+class AgentRegistry:
+    """Agent specs by name, in order of registration."""
+
+    def __init__(self) -> None:
+        self._specs: dict[str, AgentSpec] = {}
+
+    def register(self, spec: AgentSpec) -> AgentRegistry:
+        """Add a spec and return the registry.
+
+        A second spec of the same name is a ``ValueError``; so is one without a
+        name, and anything but an ``AgentSpec`` is a ``TypeError``.
+        """
+        if not isinstance(spec, AgentSpec):
+            raise TypeError(f"expected an AgentSpec, got {type(spec).__name__}")
+        if not isinstance(spec.name, str) or not spec.name.strip():
+            raise ValueError(f"an agent spec needs a name, got {spec.name!r}")
+        if spec.name in self._specs:
+            raise ValueError(f"an agent named {spec.name!r} is registered already")
+        self._specs[spec.name] = spec
+        return self
+
+    def get(self, name: str) -> AgentSpec | None:
+        """Return the spec of a name, or None."""
+        return self._specs.get(name)
+
+    def list_agents(self) -> list[str]:
+        """Return the names in order of registration."""
+        return list(self._specs)
+
+    def name_of(self, agent: Any) -> str | None:
+        """Return the name under which an agent object is registered, or None."""
+        return next((n for n, s in self._specs.items() if s.agent is agent), None)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._specs
+
+    def __len__(self) -> int:
+        return len(self._specs)
+
+    def __iter__(self) -> Any:
+        return iter(self._specs.values())

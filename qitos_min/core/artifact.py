@@ -1,0 +1,161 @@
+"""A portable pointer to a stored body: what it is, never where it lies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from ._contract import (
+    ContractError,
+    FieldCheck,
+    check_fields,
+    is_count,
+    is_flag,
+    one_of,
+    or_none,
+)
+
+__all__ = ["ARTIFACT_REF_SCHEMA_VERSION", "ArtifactContractError", "ArtifactRef"]
+
+ARTIFACT_REF_SCHEMA_VERSION = "qitos.artifact_ref/v1"
+
+_SUMMARY_LIMIT = 1024
+_MEDIA_WORD = r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}"
+
+
+class ArtifactContractError(ContractError):
+    """An artifact, or a reference to one, that breaks its contract."""
+
+
+@dataclass(frozen=True)
+class ArtifactRef:
+    """Points to a body by its content; holds neither the body nor a host path.
+
+    Raises ArtifactContractError when a field breaks the contract.
+    """
+
+    artifact_id: str
+    """Unique among the references of one result."""
+    resolver_key: str
+    """Names the kind of store that can give the body."""
+    sha256: str
+    """Of the body: 64 lower-case hexadecimal digits."""
+    media_type: str
+    """``type/subtype``, without parameters."""
+    byte_length: int
+    encoding: str = "binary"
+    """``binary``, or the text encoding of the body."""
+    sensitivity: str = "internal"
+    """``public``, ``internal``, ``confidential`` or ``restricted``."""
+    provenance_digest: str | None = None
+    """SHA-256 of what the body was made from, if that is known."""
+    model_summary: str | None = None
+    """What a model may read about the body: at most 1024 characters."""
+    required: bool = True
+    """Whether a missing body is an error."""
+    schema_version: str = ARTIFACT_REF_SCHEMA_VERSION
+
+    def __post_init__(self) -> None:
+        check_fields(self, _CHECKS, ArtifactContractError)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The 11 fields, in order."""
+        return asdict(self)
+
+    def to_model_projection(self) -> dict[str, Any]:
+        """What a model may know: no digests, and not where the body is kept."""
+        return {
+            "artifact_id": self.artifact_id,
+            "media_type": self.media_type,
+            "byte_length": self.byte_length,
+            "model_summary": self.model_summary,
+        }
+
+    @classmethod
+    def from_dict(cls, value: Any) -> ArtifactRef:
+        """Reads a mapping with exactly the 11 keys; raises ArtifactContractError."""
+        if not isinstance(value, Mapping):
+            kind = type(value).__qualname__
+            raise ArtifactContractError(
+                "invalid_artifact_reference", f"expected a mapping, got {kind}"
+            )
+        if value.get("schema_version") != ARTIFACT_REF_SCHEMA_VERSION:
+            raise ArtifactContractError(
+                "unsupported_artifact_schema",
+                f"schema_version must be {ARTIFACT_REF_SCHEMA_VERSION}",
+            )
+        missing = [item.name for item in fields(cls) if item.name not in value]
+        unknown = len(value) + len(missing) - len(fields(cls))
+        if missing or unknown:
+            raise ArtifactContractError(
+                "invalid_artifact_reference",
+                "expected exactly the 11 keys of the contract, "
+                f"missing: {', '.join(missing) or 'none'}, unknown: {unknown}",
+            )
+        return cls(**value)
+
+
+def _matches(pattern: str) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and bool(re.fullmatch(pattern, value))
+
+
+def _is_summary(value: Any) -> bool:
+    # A lone surrogate has no UTF-8 form, so no JSON file could hold it.
+    return (
+        isinstance(value, str)
+        and 0 < len(value.strip()) <= len(value) <= _SUMMARY_LIMIT
+        and not any("\ud800" <= char <= "\udfff" for char in value)
+    )
+
+
+_is_digest = _matches(r"[0-9a-f]{64}")
+
+# In the order in which a reference is judged: the first broken row gives the code.
+_CHECKS: tuple[FieldCheck, ...] = (
+    (
+        "unsupported_artifact_schema",
+        ("schema_version",),
+        one_of((ARTIFACT_REF_SCHEMA_VERSION,)),
+        ARTIFACT_REF_SCHEMA_VERSION,
+    ),
+    (
+        "invalid_artifact_reference",
+        ("artifact_id", "resolver_key", "encoding"),
+        _matches(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,255}"),
+        "a letter or digit, then letters, digits or . _ : @ + -, at most 256",
+    ),
+    (
+        "invalid_artifact_reference",
+        ("media_type",),
+        _matches(rf"{_MEDIA_WORD}/{_MEDIA_WORD}"),
+        "type/subtype",
+    ),
+    ("invalid_artifact_reference", ("required",), is_flag, "a bool"),
+    (
+        "invalid_artifact_digest",
+        ("sha256",),
+        _is_digest,
+        "64 lower-case hexadecimal digits",
+    ),
+    (
+        "invalid_artifact_digest",
+        ("provenance_digest",),
+        or_none(_is_digest),
+        "None or 64 lower-case hexadecimal digits",
+    ),
+    ("invalid_artifact_size", ("byte_length",), is_count, "an int >= 0"),
+    (
+        "invalid_artifact_sensitivity",
+        ("sensitivity",),
+        one_of(("public", "internal", "confidential", "restricted")),
+        "public, internal, confidential or restricted",
+    ),
+    (
+        "unsafe_model_projection",
+        ("model_summary",),
+        or_none(_is_summary),
+        f"None or text that is not blank, at most {_SUMMARY_LIMIT} characters",
+    ),
+)

@@ -1,0 +1,90 @@
+"""What an agent wants to happen next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ._json import to_json_value
+from .action import Action
+
+__all__ = ["Decision"]
+
+_MODES = ("act", "final", "wait", "branch", "handoff")
+
+
+@dataclass
+class Decision:
+    """One step's choice; make it with the factory of its mode."""
+
+    mode: str
+    actions: list[Action] = field(default_factory=list)
+    final_answer: Any = None
+    rationale: str | None = None
+    meta: dict[str, Any] = field(default_factory=dict)
+    candidates: list[Decision] = field(default_factory=list)
+    target: str | None = None
+    """Registry name of the agent that a handoff goes to."""
+
+    @classmethod
+    def act(
+        cls, actions: Any, rationale: str | None = None, meta: dict[str, Any] | None = None
+    ) -> Decision:
+        """Call tools: a list of actions, or a single one."""
+        actions = list(actions) if isinstance(actions, (list, tuple)) else [actions]
+        return cls("act", actions=actions, rationale=rationale, meta=meta or {})
+
+    @classmethod
+    def final(
+        cls,
+        answer: Any = None,
+        rationale: str | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> Decision:
+        """End the run with an answer."""
+        return cls("final", final_answer=answer, rationale=rationale, meta=meta or {})
+
+    @classmethod
+    def wait(
+        cls, rationale: str | None = None, meta: dict[str, Any] | None = None
+    ) -> Decision:
+        """Do nothing in this step."""
+        return cls("wait", rationale=rationale, meta=meta or {})
+
+    @classmethod
+    def branch(
+        cls,
+        candidates: list[Decision],
+        rationale: str | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> Decision:
+        """Offer several decisions; the engine takes the first."""
+        offered = list(candidates)
+        return cls("branch", candidates=offered, rationale=rationale, meta=meta or {})
+
+    @classmethod
+    def handoff(
+        cls, target: str, rationale: str | None = None, meta: dict[str, Any] | None = None
+    ) -> Decision:
+        """Give the run to the agent registered under a name."""
+        return cls("handoff", target=target, rationale=rationale, meta=meta or {})
+
+    def to_dict(self) -> dict[str, Any]:
+        """The seven fields as strict JSON, detached."""
+        return to_json_value(self)
+
+    def validate(self) -> None:
+        """Raise ``ValueError`` naming what the mode lacks."""
+        if self.mode not in _MODES:
+            raise ValueError(
+                f"unknown decision mode {self.mode!r}; known: {', '.join(_MODES)}"
+            )
+        if self.mode == "act" and not self.actions:
+            raise ValueError("a decision to act needs at least one action")
+        for action in self.actions:
+            if not isinstance(action, Action):
+                raise ValueError(f"expected an Action, got {type(action).__name__}")
+        if self.mode == "branch" and not self.candidates:
+            raise ValueError("a decision to branch needs at least one candidate")
+        if self.mode == "handoff" and not self.target:
+            raise ValueError("a decision to hand off needs the name of an agent")

@@ -1,0 +1,47 @@
+"""Who tried: the identity of one attempt at one action."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from dataclasses import dataclass
+
+__all__ = ["AttemptIdentity"]
+
+_VALUE = r"attempt_[0-9a-f]{16,64}"
+
+
+@dataclass(frozen=True)
+class AttemptIdentity:
+    """Names one attempt, so that its late result is never taken for another's.
+
+    Raises ValueError when ``value`` has another form.
+    """
+
+    value: str
+    """``attempt_`` and 16 to 64 lower-case hexadecimal digits."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.value, str) or not re.fullmatch(_VALUE, self.value):
+            raise ValueError(
+                "an attempt identity must be 'attempt_' followed by 16 to 64 "
+                "lower-case hexadecimal digits"
+            )
+
+    @classmethod
+    def generate(cls) -> AttemptIdentity:
+        """A new identity, unlike any other."""
+        return cls(f"attempt_{uuid.uuid4().hex}")
+
+    def to_dict(self) -> dict[str, str]:
+        """``{"kind": "attempt", "value": ...}``."""
+        return {"kind": "attempt", "value": self.value}
+
+    @classmethod
+    def from_dict(cls, value: object) -> AttemptIdentity:
+        """Reads what :meth:`to_dict` wrote; anything else is a ValueError."""
+        if not isinstance(value, dict) or value.keys() != {"kind", "value"}:
+            raise ValueError("an attempt identity has the keys 'kind' and 'value'")
+        if value["kind"] != "attempt":
+            raise ValueError("an attempt identity has the kind 'attempt'")
+        return cls(value["value"])

@@ -1,0 +1,117 @@
+"""What an agent knows while it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from ._json import to_json_value
+from .errors import ErrorCategory, QitosRuntimeError
+
+__all__ = ["StateMigrationError", "StateSchema", "StateValidationError"]
+
+
+class StateValidationError(QitosRuntimeError):
+    """A state that breaks its own rules; ``field_name`` says where."""
+
+    def __init__(self, message: str, field_name: str = "") -> None:
+        super().__init__(message, ErrorCategory.STATE)
+        self.field_name = field_name
+
+
+class StateMigrationError(QitosRuntimeError):
+    """A stored state or run of a version that this code does not know."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, ErrorCategory.STATE)
+
+
+@dataclass
+class StateSchema:
+    """Base of agents' states; subclass it with fields that have defaults."""
+
+    schema_version: int = 1
+    task: str = ""
+    current_step: int = 0
+    """Number of steps finished."""
+    max_steps: int = 10
+    final_result: Any = None
+    stop_reason: str | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every field as strict JSON, detached; never copies foreign objects."""
+        return {f.name: to_json_value(getattr(self, f.name)) for f in fields(self)}
+
+    @classmethod
+    def from_dict(cls, payload: dict[str, Any], strict: bool = True) -> StateSchema:
+        """Return the state that ``to_dict`` wrote.
+
+        Unknown keys are a ``StateValidationError``, or left out when not
+        ``strict``; so is a payload that is no dict. A newer ``schema_version``
+        is a ``StateMigrationError``.
+        """
+        if not isinstance(payload, dict):
+            raise StateValidationError(
+                f"a state must be a dict, got {type(payload).__name__}"
+            )
+        known = {f.name: f for f in fields(cls)}
+        version = payload.get("schema_version", 1)
+        newest = known["schema_version"].default
+        if isinstance(version, int) and version > newest:
+            raise StateMigrationError(
+                f"state version {version} is not known; known: up to {newest}"
+            )
+        unknown = sorted(set(payload) - set(known), key=str)
+        if unknown and strict:
+            raise StateValidationError(
+                f"unknown state field {unknown[0]!r} of {cls.__name__}", unknown[0]
+            )
+        state = cls(**{k: v for k, v in payload.items() if k in known and known[k].init})
+        state.validate()
+        return state
+
+    def validate(self) -> None:
+        """Raise ``StateValidationError`` at the first field of a wrong type."""
+        for name, kind in _TYPES.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind) or isinstance(value, bool):
+                raise StateValidationError(
+                    f"state field {name!r} must be {kind.__name__},"
+                    f" got {type(value).__name__}",
+                    name,
+                )
+        if not isinstance(self.stop_reason, (str, type(None))):
+            raise StateValidationError(
+                "state field 'stop_reason' must be str or None,"
+                f" got {type(self.stop_reason).__name__}",
+                "stop_reason",
+            )
+        for name, least in (("current_step", 0), ("max_steps", 1)):
+            if getattr(self, name) < least:
+                raise StateValidationError(
+                    f"state field {name!r} must be at least {least},"
+                    f" got {getattr(self, name)!r}",
+                    name,
+                )
+
+    def set_stop(self, reason: str, final_result: Any = None) -> None:
+        """Say why the run ends; an answer already there is kept without a new one."""
+        self.stop_reason = str(getattr(reason, "value", reason))
+        if final_result is not None:
+            self.final_result = final_result
+
+    def advance_step(self) -> None:
+        """Count one more finished step."""
+        self.current_step += 1
+
+
+_TYPES = {
+    "schema_version": int,
+    "task": str,
+    "current_step": int,
+    "max_steps": int,
+    "metadata": dict,
+    "metrics": dict,
+}

@@ -1,0 +1,116 @@
+"""What a run is asked to do, and how it went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from ._json import to_json_value
+from ._limits import check_count
+
+__all__ = ["Task", "TaskBudget", "TaskResource", "TaskResult", "check_limits"]
+
+
+@dataclass
+class TaskBudget:
+    """Limits that a task sets for its own run; None leaves the engine's."""
+
+    max_steps: int | None = None
+    max_runtime_seconds: float | None = None
+    max_tokens: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The three fields."""
+        return to_json_value(self)
+
+    def validate(self) -> None:
+        """Raise ``ValueError`` for a limit that is neither None nor a number >= 0."""
+        check_limits(self)
+
+
+@dataclass
+class TaskResource:
+    """A file, folder or address that a task brings along."""
+
+    kind: str
+    path: str | None = None
+    uri: str | None = None
+    mount_to: str | None = None
+    required: bool = True
+    description: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The seven fields as strict JSON, detached."""
+        return to_json_value(self)
+
+
+@dataclass
+class Task:
+    """A task with more to it than its text."""
+
+    id: str
+    objective: str
+    inputs: dict[str, Any] = field(default_factory=dict)
+    resources: list[TaskResource] = field(default_factory=list)
+    env_spec: Any = None
+    constraints: dict[str, Any] = field(default_factory=dict)
+    success_criteria: list[str] = field(default_factory=list)
+    budget: TaskBudget = field(default_factory=TaskBudget)
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every field as strict JSON, detached."""
+        return to_json_value(self)
+
+    @classmethod
+    def from_dict(cls, payload: dict[str, Any]) -> Task:
+        """Return the task that ``to_dict`` wrote; unknown keys are a ValueError."""
+        unknown = sorted(set(payload) - {f.name for f in fields(cls)})
+        if unknown:
+            raise ValueError(f"unknown task field {unknown[0]!r}")
+        values = dict(payload)
+        values["budget"] = TaskBudget(**(values.get("budget") or {}))
+        values["resources"] = [TaskResource(**r) for r in values.get("resources") or ()]
+        return cls(**values)
+
+    def validate(self) -> None:
+        """Raise ``ValueError`` when there is nothing to do, or for a bad budget."""
+        for name in ("id", "objective"):
+            value = getattr(self, name)
+            if not isinstance(value, str) or not value.strip():
+                raise ValueError(f"a task needs a text {name!r}, got {value!r}")
+        if self.budget is not None:
+            check_limits(self.budget)
+
+
+@dataclass
+class TaskResult:
+    """How a task's run went."""
+
+    task_id: str
+    success: bool
+    """Whether the stop reason is success, final or env_terminal."""
+    stop_reason: str | None
+    final_result: Any
+    criteria: list[Any] = field(default_factory=list)
+    artifacts: list[Any] = field(default_factory=list)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every field as strict JSON, detached."""
+        return to_json_value(self)
+
+
+def check_limits(budget: Any) -> None:
+    """Raise ``ValueError`` for the first limit that is neither None nor a number >= 0."""
+    for name in ("max_steps", "max_tokens"):
+        if getattr(budget, name) is not None:
+            check_count(getattr(budget, name), name, least=0)
+    seconds = budget.max_runtime_seconds
+    number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+    if seconds is not None and not (number and seconds >= 0):
+        raise ValueError(
+            f"max_runtime_seconds must be a number of at least 0, got {seconds!r}"
+        )

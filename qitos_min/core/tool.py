@@ -1,0 +1,392 @@
+"""What a tool is: its traits, its record for export, and the two kinds of tools."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any
+
+from ._introspect import documented, parse_docstring
+from ._limits import check_count, check_timeout
+from .tool_schema import CallSignature
+
+__all__ = [
+    "BaseTool",
+    "FunctionTool",
+    "RetryPolicy",
+    "ToolMeta",
+    "ToolPermission",
+    "ToolPermissionSpec",
+    "ToolSpec",
+    "get_tool_meta",
+    "tool",
+]
+
+_MARK = "__qitos_tool_meta__"
+_OPS_GROUPS = {"file_ops": "file", "process_ops": "process"}
+
+
+@dataclass
+class ToolPermission:
+    """What a tool may touch."""
+
+    filesystem_read: bool = False
+    filesystem_write: bool = False
+    network: bool = False
+    command: bool = False
+    """Whether it starts other programs."""
+
+
+@dataclass
+class RetryPolicy:
+    """When and how often a failed call is tried again.
+
+    Raises ``ValueError`` for a bad number, ``TypeError`` for what is no exception.
+    """
+
+    max_attempts: int = 3
+    """The first call included."""
+    backoff_factor: float = 0.5
+    """Seconds before the second attempt; each further wait is twice as long."""
+    max_backoff: float = 60.0
+    """Longest wait in seconds."""
+    jitter: bool = True
+    """Whether each wait is a random part, at least half, of the computed one."""
+    retryable_exceptions: tuple[type[BaseException], ...] = (Exception,)
+
+    def __post_init__(self) -> None:
+        check_count(self.max_attempts, "max_attempts", least=1)
+        for name in ("backoff_factor", "max_backoff"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise ValueError(f"{name} must be a number of seconds, got {value!r}")
+            if not 0 <= value < float("inf"):
+                raise ValueError(f"{name} must be finite and >= 0, got {value!r}")
+        kinds = self.retryable_exceptions
+        kinds = tuple(kinds) if isinstance(kinds, (list, set, tuple)) else (kinds,)
+        for kind in kinds:
+            if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+                raise TypeError(
+                    f"retryable_exceptions must contain exception types, got {kind!r}"
+                )
+        self.retryable_exceptions = kinds
+
+    def delay(self, attempt: int) -> float:
+        """Seconds to wait after the failed attempt of this number, counted from 1."""
+        doubled = self.backoff_factor * 2.0 ** min(attempt - 1, 60)
+        wait = min(doubled, self.max_backoff)
+        if not self.jitter:
+            return wait
+        # Costly to import, and only a call that fails needs it.
+        import random
+
+        return wait * random.uniform(0.5, 1.0)
+
+
+@dataclass(kw_only=True)
+class _ToolTraits:
+    """What :class:`ToolMeta` and :class:`ToolSpec` share."""
+
+    prompt: str | None = None
+    """The description for models, when it differs from the one for people."""
+    timeout_s: float | None = None
+    """Seconds for one attempt; None means no limit."""
+    max_retries: int = 0
+    """Further attempts after an exception, at once; ``retry_policy`` beats it."""
+    retry_policy: RetryPolicy | None = None
+    on_failure: Callable[[BaseException], Any] | None = None
+    """Called with the exception of the last attempt; what it returns becomes the
+    result, and None leaves the error as it is."""
+    permissions: ToolPermission = field(default_factory=ToolPermission)
+    required_ops: list[str] = field(default_factory=list)
+    """Groups of operations that the environment must offer, such as ``file``."""
+    input_schema: dict[str, Any] | None = None
+    """JSON schema of the arguments, in place of the one from the signature."""
+    output_schema: dict[str, Any] | None = None
+    read_only: bool = False
+    """True promises that a call changes nothing, so that it may be repeated."""
+    concurrency_safe: bool | None = None
+    """True promises that calls may overlap; None means that nobody said so."""
+    needs_approval: bool | Callable[[dict[str, Any]], bool] = False
+    """Whether a person must agree; a callable decides from the arguments."""
+    requires_user_interaction: bool = False
+    supports_background: bool = False
+    result_max_chars: int | None = None
+    """Longest output text, in characters, that a model is shown."""
+    produces_artifact: bool = False
+    rule_scope_builder: Callable[[dict[str, Any]], str | None] | None = None
+    """From the arguments to the text that the ``scope`` of a rule is compared with."""
+
+    def __post_init__(self) -> None:
+        check_timeout(self.timeout_s)
+        check_count(self.max_retries, "max_retries", least=0)
+        if self.result_max_chars is not None:
+            check_count(self.result_max_chars, "result_max_chars", least=0)
+        if not isinstance(self.permissions, ToolPermission):
+            kind = type(self.permissions).__qualname__
+            raise TypeError(f"permissions must be a ToolPermission, got {kind}")
+        if isinstance(self.required_ops, str):
+            raise TypeError(
+                f"required_ops must be a list of texts, got {self.required_ops!r}"
+            )
+
+
+_TRAITS = tuple(item.name for item in fields(_ToolTraits))
+
+
+@dataclass
+class ToolMeta(_ToolTraits):
+    """What the author of a tool declares; everything is optional."""
+
+    name: str | None = None
+    description: str | None = None
+
+
+@dataclass
+class ToolSpec(_ToolTraits):
+    """A tool as the runtime sees it."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any] = field(default_factory=dict)
+    """JSON schema of each argument, by name."""
+    required: list[str] = field(default_factory=list)
+
+    @classmethod
+    def from_attributes(cls, source: Any, doc: str | None) -> ToolSpec:
+        """The spec that attributes spell out; ``doc`` stands in for a description."""
+        names = (*_TRAITS, "name", "description", "parameters", "required")
+        found = {name: getattr(source, name, None) for name in names}
+        given = {name: value for name, value in found.items() if value is not None}
+        if not given.get("description"):
+            given["description"], _ = parse_docstring(doc)
+        return cls(**{"name": "", **given})
+
+    def arguments_schema(self) -> dict[str, Any]:
+        """The JSON schema of the arguments; one without properties allows any."""
+        if self.input_schema is not None:
+            return self.input_schema
+        schema: dict[str, Any] = {"type": "object"}
+        if self.parameters:
+            schema["properties"] = self.parameters
+        return {**schema, "required": self.required} if self.required else schema
+
+
+@dataclass(frozen=True)
+class ToolPermissionSpec:
+    """What a tool may do, as it is exported; holds copies only."""
+
+    name: str
+    description: str = ""
+    permissions: ToolPermission = field(default_factory=ToolPermission)
+    needs_approval: bool = False
+    """True also when the tool decides case by case."""
+    read_only: bool = False
+    concurrency_safe: bool = False
+    required_ops: list[str] = field(default_factory=list)
+
+    @classmethod
+    def from_spec(cls, spec: ToolSpec) -> ToolPermissionSpec:
+        """The record of a tool, detached from it."""
+        approval = spec.needs_approval
+        return cls(
+            name=spec.name,
+            description=spec.description,
+            permissions=ToolPermission(**_flags(vars(spec.permissions))),
+            needs_approval=callable(approval) or bool(approval),
+            read_only=bool(spec.read_only),
+            concurrency_safe=bool(spec.concurrency_safe),
+            required_ops=[str(group) for group in spec.required_ops],
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The seven fields as JSON values, in their order."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "permissions": _flags(vars(self.permissions)),
+            "needs_approval": bool(self.needs_approval),
+            "read_only": bool(self.read_only),
+            "concurrency_safe": bool(self.concurrency_safe),
+            "required_ops": list(self.required_ops),
+        }
+
+    @classmethod
+    def from_dict(cls, payload: Mapping[str, Any]) -> ToolPermissionSpec:
+        """Read what :meth:`to_dict` wrote; absent keys keep their defaults.
+
+        Raises ``ValueError`` for a missing name, ``TypeError`` for what is no mapping.
+        """
+        if not isinstance(payload, Mapping):
+            kind = type(payload).__qualname__
+            raise TypeError(f"a tool permission must be a mapping, got {kind}")
+        if not isinstance(payload.get("name"), str):
+            raise ValueError(
+                f"a tool permission needs a text 'name', got {payload.get('name')!r}"
+            )
+        given = payload.get("permissions") or {}
+        if not isinstance(given, Mapping):
+            kind = type(given).__qualname__
+            raise TypeError(f"permissions must be a mapping, got {kind}")
+        return cls(
+            name=payload["name"],
+            description=payload.get("description") or "",
+            permissions=ToolPermission(**_flags(given)),
+            needs_approval=bool(payload.get("needs_approval")),
+            read_only=bool(payload.get("read_only")),
+            concurrency_safe=bool(payload.get("concurrency_safe")),
+            required_ops=list(payload.get("required_ops") or ()),
+        )
+
+
+def _flags(values: Mapping[str, Any]) -> dict[str, bool]:
+    names = ToolPermission.__dataclass_fields__
+    return {name: bool(values.get(name, False)) for name in names}
+
+
+class BaseTool:
+    """Base of class tools: set ``name`` and ``description``, write ``execute``.
+
+    Every field of :class:`ToolMeta`, and ``parameters`` and ``required``, may be a
+    class attribute too. A ``ToolSpec`` given to the constructor beats them. A class
+    that writes only ``run`` is called through it, with the arguments by name.
+    """
+
+    name: str = ""
+    description: str = ""
+
+    def __init__(self, spec: ToolSpec | None = None) -> None:
+        if spec is not None:
+            self.spec = spec
+            # Not by assignment: a subclass may have made them read-only properties.
+            vars(self).update(name=spec.name, description=spec.description)
+
+    @cached_property
+    def spec(self) -> ToolSpec:
+        """What the runtime knows about this tool."""
+        spec = ToolSpec.from_attributes(self, type(self).__doc__)
+        declared = spec.parameters or spec.input_schema is not None
+        if type(self).run is not BaseTool.run and not declared:
+            spec.input_schema = self._run_signature.schema
+        return spec
+
+    @cached_property
+    def _run_signature(self) -> CallSignature:
+        return CallSignature.of(self.run)
+
+    def validate_input(
+        self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
+    ) -> str | None:
+        """A text that says what is wrong with the arguments, or None."""
+        return None
+
+    def execute(
+        self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
+    ) -> Any:
+        """Do the work; what is returned becomes the output of a ``ToolResult``."""
+        if type(self).run is BaseTool.run:
+            kind = type(self).__qualname__
+            raise NotImplementedError(f"{kind} must define execute()")
+        return _call_function(self.run, self._run_signature, args, runtime_context)
+
+    def run(self, **args: Any) -> Any:
+        """The older way to call a tool: the arguments by name."""
+        return self.execute(args)
+
+
+class FunctionTool(BaseTool):
+    """A tool made from a function or bound method, which stays callable."""
+
+    def __init__(self, func: Callable[..., Any], meta: ToolMeta | None = None) -> None:
+        if not callable(func):
+            kind = type(func).__qualname__
+            raise TypeError(f"a function tool needs a callable, got {kind}")
+        self.func = func
+        self.meta = meta or get_tool_meta(func) or ToolMeta()
+        self.signature = CallSignature.of(func)
+        schema = self.meta.input_schema or self.signature.schema
+        description, _ = parse_docstring(inspect.getdoc(documented(func)))
+        given = {name: getattr(self.meta, name) for name in _TRAITS}
+        given["input_schema"] = schema
+        name, text = self.meta.name, self.meta.description
+        super().__init__(
+            ToolSpec(
+                name=name if name is not None else getattr(func, "__name__", ""),
+                description=text if text is not None else description,
+                parameters=schema.get("properties", {}),
+                required=schema.get("required", []),
+                **given,
+            )
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.func(*args, **kwargs)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> FunctionTool:
+        if instance is None or not hasattr(self.func, "__get__"):
+            return self
+        return FunctionTool(self.func.__get__(instance, owner), self.meta)
+
+    def execute(
+        self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
+    ) -> Any:
+        """Call the function; the runtime's own parameters come from the context."""
+        return _call_function(self.func, self.signature, args, runtime_context)
+
+
+def _call_function(
+    func: Callable[..., Any],
+    signature: CallSignature,
+    args: Mapping[str, Any],
+    context: Mapping[str, Any] | None,
+) -> Any:
+    """Call a function with JSON arguments and what the runtime injects."""
+    injected = {}
+    for name in signature.injected:
+        value = _injected(name, context or {})
+        if value is not None or name in signature.unset:
+            injected[name] = value
+    first, named = signature.bind(args, injected)
+    return func(*first, **named)
+
+
+def _injected(name: str, context: Mapping[str, Any]) -> Any:
+    if name == "runtime_context":
+        return dict(context)
+    if name == "ops":
+        return context.get("ops") or {}
+    if name in context or name not in _OPS_GROUPS:
+        return context.get(name)
+    group, env = _OPS_GROUPS[name], context.get("env")
+    offered = context.get("ops") or {}
+    if group in offered or env is None:
+        return offered.get(group)
+    return env.get_ops(group)
+
+
+def get_tool_meta(func: Any) -> ToolMeta | None:
+    """What :func:`tool` noted on a function or method; None without it."""
+    return getattr(func, _MARK, None)
+
+
+def tool(
+    name: str | Callable[..., Any] | None = None,
+    description: str | None = None,
+    **meta: Any,
+) -> Any:
+    """Mark a function as a tool; the function itself stays as it is.
+
+    Takes the fields of :class:`ToolMeta`; works with and without parentheses. Raises
+    ``TypeError`` for an unknown keyword.
+    """
+    if callable(name):
+        return tool()(name)
+    noted = ToolMeta(name=name, description=description, **meta)
+
+    def mark(func: Callable[..., Any]) -> Callable[..., Any]:
+        setattr(func, _MARK, noted)
+        return func
+
+    return mark

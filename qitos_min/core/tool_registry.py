@@ -1,0 +1,330 @@
+"""The tools of an agent by name: registration, look-up, export and calls."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ._adapt import as_tool, is_function, shown
+from ._foreign import guarded
+from ._json import to_json_value
+from ._tool_call import call_tool, unknown_tool
+from .action import Action
+from .tool import (
+    BaseTool,
+    FunctionTool,
+    ToolMeta,
+    ToolPermissionSpec,
+    ToolSpec,
+    get_tool_meta,
+)
+from .tool_result import ToolResult
+
+__all__ = ["ToolOrigin", "ToolRegistry"]
+
+_NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class ToolOrigin:
+    """Where a tool came from."""
+
+    source: str
+    """``function``, ``tool`` for an object, or ``toolset``."""
+    toolset_name: str | None = None
+
+
+class ToolRegistry:
+    """Tools by name, with the one way to call them.
+
+    A name is the canonical one or an alias. A dotted name gets its last part as alias
+    unless two tools claim it; ``auto_short_aliases=False`` leaves that out.
+    """
+
+    def __init__(self, *, auto_short_aliases: bool = True) -> None:
+        self._auto_short_aliases = auto_short_aliases
+        self._tools: dict[str, BaseTool] = {}
+        self._origins: dict[str, ToolOrigin] = {}
+        self._aliases: dict[str, str] = {}
+        self._toolsets: list[Any] = []
+
+    def __contains__(self, name: object) -> bool:
+        return self.resolve_name(name) is not None
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def copy(self) -> ToolRegistry:
+        """A registry with the same tools, which later changes here do not reach."""
+        other = ToolRegistry(auto_short_aliases=self._auto_short_aliases)
+        other._tools.update(self._tools)
+        other._origins.update(self._origins)
+        other._aliases.update(self._aliases)
+        other._toolsets.extend(self._toolsets)
+        return other
+
+    def register(
+        self, item: Any, name: str | None = None, meta: ToolMeta | None = None
+    ) -> ToolRegistry:
+        """Add one tool: a function, bound method or tool object; returns itself.
+
+        The caller's object is never changed: another ``name`` and the fields of
+        ``meta`` that are set hold in this registry only. Raises ``TypeError`` for what
+        is no tool and ``ValueError`` for a name that is taken or not legal; then
+        nothing is registered.
+        """
+        tool = as_tool(item, name, meta)
+        source = "function" if is_function(item) else "tool"
+        self._add([(tool, ToolOrigin(source))])
+        return self
+
+    def include(self, obj: Any) -> ToolRegistry:
+        """Add whatever holds tools: a toolset, a registry, a list or one tool.
+
+        Of any other object the methods are added that ``tool`` or ``function_tool``
+        decorated. Raises as ``register`` does.
+        """
+        if isinstance(obj, (ToolRegistry, list, tuple)) or _is_toolset(obj):
+            return self.include_toolset(obj)
+        alone = isinstance(obj, BaseTool) or is_function(obj)
+        marked = [] if alone else [name for name in dir(obj) if _is_marked(obj, name)]
+        if not marked:
+            return self.register(obj)
+        tools = [as_tool(getattr(obj, name)) for name in marked]
+        self._add([(tool, ToolOrigin("function")) for tool in tools])
+        return self
+
+    def include_toolset(self, items: Any) -> ToolRegistry:
+        """Add the tools of a toolset, a registry or an iterable, as they are named.
+
+        Raises as ``register`` does; then nothing is registered.
+        """
+        if _is_toolset(items):
+            return self.register_toolset(items, namespace="")
+        merged = self.copy()
+        if isinstance(items, ToolRegistry):
+            merged._add([(t, items._origins[name]) for name, t in items._tools.items()])
+            for alias, name in items._aliases.items():
+                merged.register_alias(alias, name)
+            merged._toolsets.extend(items._toolsets)
+        else:
+            for item in items:
+                merged.include(item)
+        vars(self).update(vars(merged))
+        return self
+
+    def register_toolset(
+        self, toolset: Any, namespace: str | None = None
+    ) -> ToolRegistry:
+        """Add the tools of an object with ``tools()`` as ``namespace.name``.
+
+        The namespace is by default the toolset's name, which is its ``name`` or that
+        of its class in lower case; an empty one leaves the names as they are. Raises
+        as ``register`` does; then none of the tools is registered.
+        """
+        if not _is_toolset(toolset):
+            raise TypeError(f"a toolset needs a method tools(), got {shown(toolset)}")
+        title = _toolset_name(toolset)
+        prefix = title if namespace is None else namespace
+        found = []
+        for item in toolset.tools():
+            tool = as_tool(item)
+            if prefix:
+                tool = as_tool(tool, f"{prefix}.{tool.spec.name}")
+            found.append((tool, ToolOrigin("toolset", title)))
+        self._add(found)
+        self._toolsets.append(toolset)
+        return self
+
+    def register_alias(self, alias: str, name: str) -> ToolRegistry:
+        """Let ``alias`` stand for a registered tool.
+
+        Raises ``ValueError`` when the alias is not legal or stands for another tool,
+        or the tool is unknown.
+        """
+        target = self._known(name)
+        _check_name(alias)
+        taken = alias if alias in self._tools else self._aliases.get(alias, target)
+        if taken != target:
+            raise ValueError(
+                f"alias {alias!r} of tool {target!r} already names the tool {taken!r}"
+            )
+        self._aliases[alias] = target
+        return self
+
+    def get(self, name: str) -> BaseTool | None:
+        """The tool of a name or alias, or None."""
+        canonical = self.resolve_name(name)
+        return None if canonical is None else self._tools[canonical]
+
+    def resolve(self, name: str) -> BaseTool:
+        """The tool of a name or alias; ``ValueError`` with suggestions if unknown."""
+        return self._tools[self._known(name)]
+
+    def resolve_name(self, name: object) -> str | None:
+        """The canonical name of a name or alias, or None."""
+        if not isinstance(name, str):
+            return None
+        if name in self._tools:
+            return name
+        return self._aliases.get(name) or self._short_aliases().get(name)
+
+    def names_of(self, name: str) -> list[str]:
+        """The canonical name of a tool, then its aliases; ``ValueError`` if unknown."""
+        canonical = self._known(name)
+        aliases = [*self._aliases, *self._short_aliases()]
+        found = [alias for alias in aliases if self.resolve_name(alias) == canonical]
+        return list(dict.fromkeys([canonical, *found]))
+
+    def suggest(self, name: str, limit: int = 3) -> list[str]:
+        """Up to ``limit`` canonical names that look like ``name``, best first."""
+        # Only a misspelt name pays for the import.
+        import difflib
+
+        known_names = [*self._short_aliases(), *self._aliases, *self._tools]
+        spelt = {known.lower(): known for known in known_names}
+        close = difflib.get_close_matches(str(name).lower(), spelt, limit, 0.6)
+        found = [self.resolve_name(spelt[match]) or spelt[match] for match in close]
+        return list(dict.fromkeys(found))
+
+    def list_tools(self) -> list[str]:
+        """The canonical names, sorted."""
+        return sorted(self._tools)
+
+    def list_toolsets(self) -> list[str]:
+        """The names of the toolsets, in the order of registration."""
+        return [_toolset_name(toolset) for toolset in self._toolsets]
+
+    def origin(self, name: str) -> ToolOrigin:
+        """Where a tool came from; ``ValueError`` if unknown."""
+        return self._origins[self._known(name)]
+
+    def describe_tool(self, name: str) -> dict[str, Any]:
+        """All that is known about a tool, as JSON; ``ValueError`` if unknown."""
+        canonical = self._known(name)
+        spec = self._tools[canonical].spec
+        shown = (
+            *("prompt", "output_schema", "timeout_s", "max_retries"),
+            *("requires_user_interaction", "supports_background"),
+            *("result_max_chars", "produces_artifact"),
+        )
+        return {
+            **ToolPermissionSpec.from_spec(spec).to_dict(),
+            "input_schema": to_json_value(spec.arguments_schema()),
+            **{field: to_json_value(getattr(spec, field)) for field in shown},
+            "origin": to_json_value(self._origins[canonical]),
+        }
+
+    def get_all_specs(self) -> list[dict[str, Any]]:
+        """What a chat model is told: one function entry per tool, sorted by name."""
+        return [
+            {
+                "type": "function",
+                "function": {
+                    "name": spec.name,
+                    "description": spec.prompt or spec.description,
+                    "parameters": to_json_value(spec.arguments_schema()),
+                },
+            }
+            for spec in self._sorted_specs()
+        ]
+
+    def export_permissions(self) -> list[ToolPermissionSpec]:
+        """What each tool may do, sorted by name, without aliases, all values copied."""
+        return [ToolPermissionSpec.from_spec(spec) for spec in self._sorted_specs()]
+
+    def call(
+        self,
+        tool_name: str,
+        /,
+        runtime_context: dict[str, Any] | None = None,
+        **args: Any,
+    ) -> ToolResult:
+        """Call a tool through all checks, approval included.
+
+        ``runtime_context`` is what the runtime knows (``env``, ``state``,
+        ``approval_callback``, ``auto_approve``, ``permission_rules``, ...). What goes
+        wrong is told by the result; only ``KeyboardInterrupt`` is raised.
+        """
+        return call_tool(self, Action(tool_name, args), runtime_context)
+
+    def setup(self, context: dict[str, Any] | None = None) -> None:
+        """Call ``setup(context)`` of each toolset that has it, in order."""
+        for toolset in self._toolsets:
+            if callable(getattr(toolset, "setup", None)):
+                toolset.setup(context or {})
+
+    def teardown(self, context: dict[str, Any] | None = None) -> None:
+        """Call ``teardown(context)`` of each toolset that has it, in reverse order.
+
+        All of them are called; the first exception is raised afterwards.
+        """
+        failures = []
+        for toolset in reversed(self._toolsets):
+            if callable(getattr(toolset, "teardown", None)):
+                _, error = guarded(toolset.teardown, context or {})
+                if error is not None:
+                    failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def _known(self, name: str) -> str:
+        canonical = self.resolve_name(name)
+        if canonical is None:
+            raise ValueError(unknown_tool(name, self.suggest(name)))
+        return canonical
+
+    def _sorted_specs(self) -> Iterator[ToolSpec]:
+        for name in self.list_tools():
+            yield self._tools[name].spec
+
+    def _short_aliases(self) -> dict[str, str]:
+        claims: dict[str, list[str]] = {}
+        for name in self._tools if self._auto_short_aliases else ():
+            if "." in name:
+                claims.setdefault(name.rpartition(".")[2], []).append(name)
+        return {short: names[0] for short, names in claims.items() if len(names) == 1}
+
+    def _add(self, found: Iterable[tuple[BaseTool, ToolOrigin]]) -> None:
+        added: dict[str, BaseTool] = {}
+        origins = {}
+        for tool, origin in found:
+            name = tool.spec.name
+            _check_name(name)
+            taken = {**self._tools, **added}
+            other = taken.get(name) or taken.get(self._aliases.get(name, ""))
+            if other is not None:
+                raise ValueError(
+                    f"tool {name!r} is {shown(other)} already, "
+                    f"it cannot be {shown(tool)} too"
+                )
+            added[name], origins[name] = tool, origin
+        self._tools.update(added)
+        self._origins.update(origins)
+
+
+def _is_toolset(item: Any) -> bool:
+    return not isinstance(item, type) and callable(getattr(item, "tools", None))
+
+
+def _toolset_name(toolset: Any) -> str:
+    name = getattr(toolset, "name", None)
+    return name if isinstance(name, str) and name else type(toolset).__name__.lower()
+
+
+def _is_marked(obj: Any, name: str) -> bool:
+    # Looked at without asking the object, whose properties may do work.
+    found = inspect.getattr_static(obj, name, None)
+    found = getattr(found, "__func__", found)
+    return isinstance(found, FunctionTool) or isinstance(get_tool_meta(found), ToolMeta)
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError(
+            f"{name!r} is no legal tool name: expected a letter or '_', then letters, "
+            "digits, '_', '.' or '-', at most 64 in all; pass name= to choose one"
+        )

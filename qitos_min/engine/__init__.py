@@ -1,0 +1,38 @@
+"""Running agents."""
+
+from .cancellation import CancelMode, CancelToken
+from .critic import Critic
+from .critic_decorator import critic
+from .critic_result import CriticResult
+from .engine import Engine, EngineResult, StepSummary
+from .hooks import EngineHook
+from .states import (
+    ContextConfig,
+    CriticTrace,
+    EngineConfig,
+    HandoffTrace,
+    RuntimeBudget,
+    RuntimeEvent,
+    RuntimePhase,
+    StepRecord,
+)
+
+__all__ = [
+    "CancelMode",
+    "CancelToken",
+    "ContextConfig",
+    "Critic",
+    "CriticResult",
+    "CriticTrace",
+    "Engine",
+    "EngineConfig",
+    "EngineHook",
+    "EngineResult",
+    "HandoffTrace",
+    "RuntimeBudget",
+    "RuntimeEvent",
+    "RuntimePhase",
+    "StepRecord",
+    "StepSummary",
+    "critic",
+]

@@ -1,0 +1,81 @@
+"""What of the conversation reaches the next agent."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from ..core._json import to_json_value
+from ..core.agent_spec import AgentSpec, ContextStrategy
+from ..core.history import HistoryMessage
+
+__all__ = ["filtered", "handed_over", "last_rounds"]
+
+_SUMMARY_ROUNDS = 3
+_SUMMARY_CHARS = 200
+
+
+def filtered(
+    messages: list[HistoryMessage], strategy: ContextStrategy, max_rounds: int | None
+) -> list[HistoryMessage]:
+    """Return the messages that arrive: all, a summary and 3 rounds, or none."""
+    if strategy is ContextStrategy.ISOLATED:
+        return []
+    if strategy is ContextStrategy.FULL:
+        return last_rounds(messages, max_rounds)
+    recent = last_rounds(messages, _SUMMARY_ROUNDS)
+    older = messages[: len(messages) - len(recent)]
+    kept = last_rounds(recent, max_rounds)
+    return [_summary(older), *kept] if older else kept
+
+
+def last_rounds(
+    messages: list[HistoryMessage], rounds: int | None
+) -> list[HistoryMessage]:
+    """Return the messages of the last rounds; None is all, a round is a step."""
+    if rounds is None:
+        return list(messages)
+    steps = sorted({message.step_id for message in messages})
+    kept = set(steps[len(steps) - rounds :]) if rounds < len(steps) else set(steps)
+    return [message for message in messages if rounds and message.step_id in kept]
+
+
+def _summary(messages: list[HistoryMessage]) -> HistoryMessage:
+    lines = [
+        f"- step {message.step_id}, {message.role}: {_short(message.content)}"
+        for message in messages
+    ]
+    text = "\n".join(["Earlier in this run:", *lines])
+    return HistoryMessage("user", text, messages[-1].step_id, {"summary": len(messages)})
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SUMMARY_CHARS else line[: _SUMMARY_CHARS - 3] + "..."
+
+
+def handed_over(state: Any, spec: AgentSpec, task: str) -> Any:
+    """Return the state that the next agent begins with.
+
+    The same state goes on, unless the spec adapts it or names the only fields
+    to share: then the next agent's own state begins with these.
+    """
+    context = spec.context
+    if spec.state_adapter is not None:
+        state = spec.state_adapter.adapt(state)
+    elif context.shared_state_fields:
+        fresh = spec.agent.init_state(task)
+        for name in (*context.shared_state_fields, "current_step", "max_steps"):
+            if name in _field_names(state) and name in _field_names(fresh):
+                setattr(fresh, name, getattr(state, name))
+        state = fresh
+    metadata = getattr(state, "metadata", None)
+    if context.payload and isinstance(metadata, dict):
+        metadata["handoff"] = to_json_value(context.payload)
+    return state
+
+
+def _field_names(state: Any) -> set[str]:
+    if is_dataclass(state):
+        return {f.name for f in fields(state)}
+    return set(getattr(state, "__dict__", ()))

@@ -1,0 +1,124 @@
+"""What a run leaves behind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..core._json import dumps, to_json_value
+from ..core.task import TaskResult
+from .cancellation import CancelMode
+from .states import CriticTrace, HandoffTrace, RuntimeEvent, StepRecord
+
+__all__ = ["EngineResult", "StepSummary"]
+
+_PREVIEW_CHARS = 200
+
+
+@dataclass
+class StepSummary:
+    """One tool call at a glance."""
+
+    step_id: int
+    tool_name: str
+    status: str
+    latency_ms: float = 0.0
+    error: str | None = None
+    result_preview: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The six fields."""
+        return to_json_value(self)
+
+
+@dataclass
+class EngineResult:
+    """A finished run: its state, records, events and traces."""
+
+    state: Any
+    records: list[StepRecord]
+    events: list[RuntimeEvent]
+    step_count: int
+    task_result: TaskResult | None = None
+    runtime_seconds: float = 0.0
+    total_tokens: int = 0
+    run_id: str = ""
+    critic_traces: list[CriticTrace] = field(default_factory=list)
+    handoff_traces: list[HandoffTrace] = field(default_factory=list)
+    failure: dict[str, Any] | None = None
+    """category, phase, step_id, type and message of what ended the run."""
+
+    def cancel(self, mode: CancelMode | str = CancelMode.IMMEDIATE) -> bool:
+        """Return False: the run is over, so there is nothing left to cancel.
+
+        An unknown mode is a ``ValueError``. A run under way is cancelled by
+        ``Engine.cancel``.
+        """
+        CancelMode(mode)
+        return False
+
+    @property
+    def final_result(self) -> Any:
+        """The answer, or None."""
+        if self.task_result is not None:
+            return self.task_result.final_result
+        return getattr(self.state, "final_result", None)
+
+    @property
+    def tool_calls_by_name(self) -> dict[str, int]:
+        """Calls that really ran, by tool: neither denied nor unknown ones."""
+        ran = (call for call in self._invocations() if call.get("attempts"))
+        return dict(Counter(str(call.get("tool_name")) for call in ran))
+
+    @property
+    def success_rate(self) -> float:
+        """Successes over all action results, 0.0 without any."""
+        statuses = [call.get("status") for call in self._invocations()]
+        return statuses.count("success") / len(statuses) if statuses else 0.0
+
+    @property
+    def step_summaries(self) -> list[StepSummary]:
+        """One summary for each action, in order."""
+        return [
+            StepSummary(
+                step_id=record.step_id,
+                tool_name=str(call.get("tool_name")),
+                status=str(call.get("status")),
+                latency_ms=float(call.get("latency_ms") or 0.0),
+                error=call.get("error"),
+                result_preview=_preview(output),
+            )
+            for record in self.records
+            for call, output in zip(record.tool_invocations, record.action_results)
+        ]
+
+    @property
+    def error_code(self) -> str | None:
+        """The category of the failure that ended the run, or None."""
+        return self.failure["category"] if self.failure else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The run without records and events, as strict JSON."""
+        return {
+            "step_count": self.step_count,
+            "runtime_seconds": self.runtime_seconds,
+            "total_tokens": self.total_tokens,
+            "tool_calls_by_name": self.tool_calls_by_name,
+            "success_rate": self.success_rate,
+            "step_summaries": [summary.to_dict() for summary in self.step_summaries],
+            "critic_traces": [trace.to_dict() for trace in self.critic_traces],
+            "handoff_traces": [trace.to_dict() for trace in self.handoff_traces],
+            "failure": to_json_value(self.failure),
+            "error_code": self.error_code,
+            "task_result": to_json_value(self.task_result),
+            "state": to_json_value(self.state),
+        }
+
+    def _invocations(self) -> list[dict[str, Any]]:
+        return [call for record in self.records for call in record.tool_invocations]
+
+
+def _preview(output: Any) -> str:
+    text = output if isinstance(output, str) else dumps(output)
+    return text if len(text) <= _PREVIEW_CHARS else text[: _PREVIEW_CHARS - 3] + "..."

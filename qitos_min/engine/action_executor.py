@@ -1,0 +1,188 @@
+"""One batch of actions to one result each, in the order of the actions."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..core._foreign import outcome
+from ..core._tool_call import call_tool, may_ask
+from ..core.action import Action, ActionExecutionPolicy
+from ..core.errors import ErrorCategory
+from ..core.tool_registry import ToolRegistry
+from ..core.tool_result import ToolResult
+
+__all__ = [
+    "ActionBatch",
+    "ActionExecutionPolicy",
+    "ActionExecutor",
+    "tool_invocation",
+]
+
+
+@dataclass(frozen=True)
+class ActionBatch:
+    """What came of the actions of one decision."""
+
+    results: list[ToolResult]
+    """One per action, in the order of the actions."""
+    execution: dict[str, Any]
+    """How the batch was run, as JSON: ``mode``, ``fail_fast``, ``max_concurrency``,
+    ``segments`` and ``completion_order``; both lists hold positions of actions."""
+
+
+@dataclass
+class _Batch:
+    """What the threads of one batch share."""
+
+    actions: Sequence[Action]
+    context: Mapping[str, Any]
+    results: dict[int, ToolResult] = field(default_factory=dict)
+    """By position, in the order of completion."""
+    raised: list[BaseException] = field(default_factory=list)
+    stopped: bool = False
+
+
+class ActionExecutor:
+    """Runs batches of actions under one policy."""
+
+    def __init__(
+        self,
+        tool_registry: ToolRegistry,
+        *,
+        policy: ActionExecutionPolicy | None = None,
+    ) -> None:
+        self.tool_registry = tool_registry
+        self.policy = policy if policy is not None else ActionExecutionPolicy()
+
+    def execute(
+        self,
+        actions: Sequence[Action],
+        *,
+        runtime_context: Mapping[str, Any] | None = None,
+    ) -> ActionBatch:
+        """Run each action and return one result per action.
+
+        Actions that may run together do so in daemon threads; every other action
+        waits for those before it and runs alone, in the calling thread. Only
+        ``KeyboardInterrupt`` is raised.
+        """
+        batch = _Batch(list(actions), runtime_context or {})
+        segments = self._segments(batch)
+        for segment in segments:
+            if batch.stopped:
+                break
+            if len(segment) == 1:
+                self._run(segment[0], batch)
+            else:
+                self._run_together(segment, batch)
+        # A copy first: a worker that an interrupt left behind may still add to it.
+        done = dict(batch.results)
+        results = [
+            done[place] if place in done else self._cancelled(action)
+            for place, action in enumerate(batch.actions)
+        ]
+        execution = {
+            "mode": self.policy.mode,
+            "fail_fast": self.policy.fail_fast,
+            "max_concurrency": self.policy.max_concurrency,
+            "segments": segments,
+            "completion_order": list(done),
+        }
+        return ActionBatch(results, execution)
+
+    def _segments(self, batch: _Batch) -> list[list[int]]:
+        """The positions of the actions; those in one list may run together."""
+        segments: list[list[int]] = []
+        together = False
+        for place, action in enumerate(batch.actions):
+            free = self.policy.mode == "parallel" and self._is_free(action, batch)
+            if free and together:
+                segments[-1].append(place)
+            else:
+                segments.append([place])
+            together = free
+        return segments
+
+    def _is_free(self, action: Action, batch: _Batch) -> bool:
+        """Whether a call may overlap with its neighbours."""
+        name = self.tool_registry.resolve_name(action.name)
+        if name is None:
+            return False
+        spec = self.tool_registry.resolve(name).spec
+        allowed = self.policy.parallel_tool_names
+        return (
+            spec.concurrency_safe is True
+            and (allowed is None or name in allowed or action.name in allowed)
+            and not may_ask(self.tool_registry, name, batch.context)
+        )
+
+    def _run(self, place: int, batch: _Batch) -> None:
+        result = call_tool(self.tool_registry, batch.actions[place], batch.context)
+        batch.results[place] = result
+        if self.policy.fail_fast and not result.is_success:
+            batch.stopped = True
+
+    def _run_together(self, segment: list[int], batch: _Batch) -> None:
+        waiting = iter(segment)
+        lock = threading.Lock()
+
+        def work() -> None:
+            while True:
+                with lock:
+                    place = None if batch.stopped else next(waiting, None)
+                if place is None:
+                    return
+                _, error = outcome(self._run, place, batch)
+                if error is not None:  # The waiting thread raises it.
+                    batch.raised.append(error)
+                    batch.stopped = True
+
+        # Not a ThreadPoolExecutor: the process would wait for its threads at exit.
+        threads = [
+            threading.Thread(
+                target=contextvars.copy_context().run,
+                args=(work,),
+                name="qitos-action",
+                daemon=True,
+            )
+            for _ in range(min(self.policy.max_concurrency, len(segment)))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if batch.raised:
+            raise batch.raised[0]
+
+    def _cancelled(self, action: Action) -> ToolResult:
+        return ToolResult.execution_error(
+            code="batch_stopped",
+            error="not started, because an earlier call of the batch did not succeed",
+            status="cancelled",
+            tool_name=self.tool_registry.resolve_name(action.name) or action.name,
+            action_id=action.action_id,
+            attempts=0,
+        )
+
+
+def tool_invocation(result: ToolResult) -> dict[str, Any]:
+    """The entry of a step record's ``tool_invocations`` for one result."""
+    failed = result.status in ("error", "timed_out")
+    return {
+        "tool_name": result.tool_name,
+        "action_id": result.action_id,
+        "status": result.status,
+        "error": result.error,
+        "error_code": result.error_code,
+        "error_kind": result.error_kind,
+        "error_category": ErrorCategory.TOOL.value if failed else None,
+        "attempts": result.attempts,
+        "latency_ms": result.latency_ms,
+        "worker_still_running": result.worker_still_running,
+        "outcome_unknown": result.outcome_unknown,
+        "source": result.provenance.get("source"),
+    }

@@ -1,0 +1,41 @@
+"""Telling a run to stop, from any thread."""
+
+from __future__ import annotations
+
+import threading
+from enum import Enum
+
+__all__ = ["CancelMode", "CancelToken"]
+
+
+class CancelMode(str, Enum):
+    """When a cancelled run stops."""
+
+    IMMEDIATE = "immediate"
+    """Before the next stage, or the next tool call of a serial batch."""
+    AFTER_STEP = "after_step"
+    """When the step under way is complete."""
+
+
+class CancelToken:
+    """A request to stop; the stronger of two requests counts."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._mode: CancelMode | None = None
+
+    @property
+    def mode(self) -> CancelMode | None:
+        """What was asked for, or None."""
+        return self._mode
+
+    def cancel(self, mode: CancelMode | str = CancelMode.IMMEDIATE) -> None:
+        """Ask to stop; an unknown mode is a ``ValueError`` naming the modes."""
+        try:
+            wanted = CancelMode(mode)
+        except ValueError:
+            known = ", ".join(m.value for m in CancelMode)
+            raise ValueError(f"unknown cancel mode {mode!r}; known: {known}") from None
+        with self._lock:
+            if self._mode is not CancelMode.IMMEDIATE:
+                self._mode = wanted

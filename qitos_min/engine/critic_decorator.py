@@ -1,0 +1,53 @@
+"""Functions as critics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from .critic import Critic
+from .critic_result import CriticResult
+
+__all__ = ["critic"]
+
+
+class _FunctionCritic(Critic):
+    """A function with a critic's name; it stays callable."""
+
+    def __init__(self, function: Callable[..., Any], name: str, score: float | None) -> None:
+        self._function = function
+        self._score = score
+        self.critic_name = name
+        self.__doc__ = function.__doc__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+    def evaluate(self, state: Any, decision: Any, results: list[Any]) -> Any:
+        value = self._function(state, decision, results)
+        if self._score is None or isinstance(value, CriticResult):
+            return value
+        if isinstance(value, dict):
+            return {"score": self._score, **value}
+        return replace(CriticResult.from_value(value), score=self._score)
+
+
+def critic(
+    function: Callable[..., Any] | None = None,
+    *,
+    name: str | None = None,
+    score: float | None = None,
+) -> Any:
+    """Make a critic of ``function(state, decision, results)``.
+
+    Works with and without parentheses. ``name`` is the declared name, the
+    function's own if None; ``score`` is the score of verdicts that have none.
+    The function returns a CriticResult, a dict of its fields, ``"stop"`` or
+    ``("retry", reason[, instruction_patch])``.
+    """
+
+    def wrap(inner: Callable[..., Any]) -> _FunctionCritic:
+        return _FunctionCritic(inner, name or inner.__name__, score)
+
+    return wrap if function is None else wrap(function)

@@ -1,0 +1,91 @@
+"""Watching a run from outside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from .states import RuntimeEvent, RuntimePhase, StepRecord
+
+__all__ = ["EngineHook", "HookContext"]
+
+
+@dataclass
+class HookContext:
+    """What a hook is shown of the moment."""
+
+    task: str
+    step_id: int
+    phase: RuntimePhase
+    state: Any
+    env_view: dict[str, Any] | None = None
+    observation: Any = None
+    decision: Any = None
+    model_response: dict[str, Any] | None = None
+    action_results: list[Any] = field(default_factory=list)
+    record: StepRecord | None = None
+    payload: dict[str, Any] = field(default_factory=dict)
+    error: BaseException | None = None
+    stop_reason: str | None = None
+    run_id: str = ""
+    ts: str = ""
+
+
+class EngineHook:
+    """Override what you want to see; a hook that raises never ends a run.
+
+    What it raised is recorded as a RECOVER event with the hook's name.
+    """
+
+    def on_run_start(self, task: str, state: Any, engine: Any) -> None:
+        """The run begins."""
+
+    def on_run_end(self, result: Any, engine: Any) -> None:
+        """The run is over."""
+
+    def on_event(
+        self, event: RuntimeEvent, state: Any, record: StepRecord | None, engine: Any
+    ) -> None:
+        """Something was recorded."""
+
+    def on_step_end(self, record: StepRecord, state: Any, engine: Any) -> None:
+        """A step is over and its record complete."""
+
+    def on_before_step(self, ctx: HookContext, engine: Any) -> None:
+        """A step begins."""
+
+    def on_after_step(self, ctx: HookContext, engine: Any) -> None:
+        """A step is over."""
+
+    def on_before_decide(self, ctx: HookContext, engine: Any) -> None:
+        """The agent is about to decide."""
+
+    def on_after_decide(self, ctx: HookContext, engine: Any) -> None:
+        """The agent has decided."""
+
+    def on_before_act(self, ctx: HookContext, engine: Any) -> None:
+        """The tools are about to run."""
+
+    def on_after_act(self, ctx: HookContext, engine: Any) -> None:
+        """The tools have run."""
+
+    def on_before_reduce(self, ctx: HookContext, engine: Any) -> None:
+        """The state is about to take the step in."""
+
+    def on_after_reduce(self, ctx: HookContext, engine: Any) -> None:
+        """The state has taken the step in."""
+
+    def on_before_critic(self, ctx: HookContext, engine: Any) -> None:
+        """The critics are about to look."""
+
+    def on_after_critic(self, ctx: HookContext, engine: Any) -> None:
+        """The critics have looked."""
+
+    def on_before_check_stop(self, ctx: HookContext, engine: Any) -> None:
+        """The run is about to ask whether to stop."""
+
+    def on_after_check_stop(self, ctx: HookContext, engine: Any) -> None:
+        """The run knows whether to stop."""
+
+    def on_recover(self, ctx: HookContext, engine: Any) -> None:
+        """Something failed; ``ctx.error`` says what."""

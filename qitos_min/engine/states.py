@@ -1,0 +1,250 @@
+"""The records of a run, as they are kept and exported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timezone
+from enum import Enum
+from typing import Any
+
+from ..core._json import to_json_value
+
+__all__ = [
+    "ContextConfig",
+    "CriticTrace",
+    "EngineConfig",
+    "HandoffTrace",
+    "RuntimeBudget",
+    "RuntimeEvent",
+    "RuntimePhase",
+    "StepRecord",
+    "StepResult",
+]
+
+
+class RuntimePhase(str, Enum):
+    """The part of a run that an event belongs to."""
+
+    INIT = "INIT"
+    DECIDE = "DECIDE"
+    ACT = "ACT"
+    CRITIC = "CRITIC"
+    REDUCE = "REDUCE"
+    CHECK_STOP = "CHECK_STOP"
+    END = "END"
+    DECIDE_ERROR = "DECIDE_ERROR"
+    ACT_ERROR = "ACT_ERROR"
+    RECOVER = "RECOVER"
+    DELEGATE_START = "DELEGATE_START"
+    DELEGATE_END = "DELEGATE_END"
+    HANDOFF_START = "HANDOFF_START"
+    HANDOFF_END = "HANDOFF_END"
+    INTERRUPT = "INTERRUPT"
+    FANOUT_START = "FANOUT_START"
+    FANOUT_END = "FANOUT_END"
+    COMPACT = "COMPACT"
+    SESSION_START = "SESSION_START"
+    SESSION_END = "SESSION_END"
+
+
+@dataclass
+class RuntimeBudget:
+    """Limits of a run; None is no limit."""
+
+    max_steps: int | None = 10
+    max_runtime_seconds: float | None = None
+    max_tokens: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The three fields."""
+        return to_json_value(self)
+
+
+@dataclass
+class ContextConfig:
+    """How much a model call holds."""
+
+    max_history_rounds: int | None = None
+    """Rounds of earlier steps in a model call; None is all of them."""
+    max_result_chars: int = 4000
+    """Characters of one tool result in the conversation."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The two fields."""
+        return to_json_value(self)
+
+
+def utc_now() -> str:
+    """The time as aware ISO 8601 text."""
+    return datetime.now(timezone.utc).isoformat()
+
+
+@dataclass
+class RuntimeEvent:
+    """One thing that happened."""
+
+    step_id: int
+    phase: RuntimePhase
+    ok: bool = True
+    payload: dict[str, Any] = field(default_factory=dict)
+    error: str | None = None
+    ts: str = field(default_factory=utc_now)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The six fields as strict JSON, detached."""
+        return to_json_value(self)
+
+
+@dataclass
+class StepRecord:
+    """What one step saw, decided and did; its values are snapshots."""
+
+    step_id: int
+    phase_events: list[RuntimeEvent] = field(default_factory=list)
+    observation: Any = None
+    decision: Any = None
+    model_response: dict[str, Any] = field(default_factory=dict)
+    actions: list[Any] = field(default_factory=list)
+    action_results: list[Any] = field(default_factory=list)
+    """Outputs in the order of the actions; a failed call is a dict with error."""
+    tool_invocations: list[dict[str, Any]] = field(default_factory=list)
+    action_execution: dict[str, Any] = field(default_factory=dict)
+    critic_outputs: list[dict[str, Any]] = field(default_factory=list)
+    """``critic_name`` and the fields of CriticResult."""
+    state_diff: dict[str, Any] = field(default_factory=dict)
+    """Field -> {before, after}."""
+    context: dict[str, Any] = field(default_factory=dict)
+    prompt_metadata: dict[str, Any] = field(default_factory=dict)
+    protocol_id: str | None = None
+    parser_selected: str | None = None
+    parser_fallback_used: bool = False
+    parser_attempts: list[Any] = field(default_factory=list)
+    parser_diagnostics: dict[str, Any] = field(default_factory=dict)
+    parser_contract: str | None = None
+    parser_salvage_applied: bool = False
+    decision_source: str | None = None
+    """``agent`` or ``model``."""
+    agent_id: str | None = None
+    native_tool_call_used: bool = False
+    native_tool_call_fallback_reason: str | None = None
+    visual_assets: list[Any] = field(default_factory=list)
+    observation_modalities: list[str] = field(default_factory=list)
+    visual_asset_count: int = 0
+    has_screenshot: bool = False
+    has_dom: bool = False
+    has_accessibility_tree: bool = False
+    model_input_modalities: list[str] = field(default_factory=list)
+    model_input_visual_count: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every field as strict JSON, detached."""
+        return to_json_value(self)
+
+
+@dataclass
+class StepResult:
+    """What ``engine.session(task)`` yields for each step."""
+
+    step_id: int
+    decision: Any
+    record: StepRecord
+    observation: Any
+    action_results: list[Any] = field(default_factory=list)
+    stop: bool = False
+    stop_reason: str | None = None
+    error: str | None = None
+    recovered: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every field as strict JSON, detached."""
+        return to_json_value(self)
+
+
+def _from_dict(cls: type, payload: dict[str, Any]) -> Any:
+    """Build a record from the dict of it, refusing what it does not know."""
+    known = [f.name for f in fields(cls)]
+    unknown = sorted(set(payload) - set(known))
+    if unknown:
+        raise ValueError(f"unknown field {unknown[0]!r} of {cls.__name__}")
+    return cls(**payload)
+
+
+# The traces are built by position in the guides and by people's own code, so
+# they are neither frozen nor keyword-only.
+
+
+@dataclass
+class CriticTrace:
+    """One critic's verdict on one step."""
+
+    step_id: int
+    critic_name: str
+    action: str
+    reason: str = ""
+    score: float | None = 1.0
+    """None when the critic gave no usable number."""
+    details: dict[str, Any] = field(default_factory=dict)
+    instruction_patch: str | None = None
+    state_patch: dict[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as strict JSON, without empty details and patches."""
+        row = to_json_value(self)
+        empty = {"details": {}, "instruction_patch": None, "state_patch": None}
+        return {k: v for k, v in row.items() if k not in empty or v != empty[k]}
+
+    @classmethod
+    def from_dict(cls, payload: dict[str, Any]) -> CriticTrace:
+        """Return the trace of a dict; an unknown key is a ``ValueError``."""
+        return _from_dict(cls, payload)
+
+
+@dataclass
+class HandoffTrace:
+    """One handoff from agent to agent."""
+
+    step_id: int
+    from_agent: str
+    to_agent: str
+    context_strategy: str = ""
+    """``FULL``, ``SUMMARY`` or ``ISOLATED``."""
+    messages_passed: int = 0
+    """Messages that arrived, after the strategy."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The five fields as strict JSON."""
+        return to_json_value(self)
+
+    @classmethod
+    def from_dict(cls, payload: dict[str, Any]) -> HandoffTrace:
+        """Return the trace of a dict; an unknown key is a ``ValueError``."""
+        return _from_dict(cls, payload)
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """An engine as it was configured, for people and tools that compare runs."""
+
+    agent_name: str = ""
+    model_id: str = ""
+    budget_max_steps: int | None = 10
+    budget_max_runtime_seconds: float | None = None
+    budget_max_tokens: int | None = None
+    critic_names: list[str] = field(default_factory=list)
+    stop_criteria_names: list[str] = field(default_factory=list)
+    has_checkpoint_store: bool = False
+    has_tracing_provider: bool = False
+    protocol_id: str | None = None
+    delegate_depth: int = 0
+    has_shared_memory: bool = False
+    has_env: bool = False
+    tool_count: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The 14 fields as strict JSON, detached."""
+        return to_json_value(self)
+
+    @classmethod
+    def from_dict(cls, payload: dict[str, Any]) -> EngineConfig:
+        """Return the configuration of a dict; an unknown key is a ``ValueError``."""
+        return _from_dict(cls, payload)

@@ -1,0 +1,124 @@
+"""When a run ends although nobody said final."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..core._json import dumps
+from ..core.errors import StopReason
+
+__all__ = [
+    "FinalResultCriteria",
+    "MaxRuntimeCriteria",
+    "MaxStepsCriteria",
+    "MaxTokensCriteria",
+    "StagnationCriteria",
+    "StopCriteria",
+]
+
+Verdict = tuple[bool, "StopReason | None", "str | None"]
+
+
+class StopCriteria:
+    """Asked after each step; the first that says so ends the run."""
+
+    def should_stop(
+        self, state: Any, step_count: int, runtime_info: dict[str, Any] | None = None
+    ) -> Verdict:
+        """Return (stop?, reason, detail).
+
+        ``step_count`` is the number of finished steps; ``runtime_info`` has
+        elapsed_seconds and total_tokens. A plain bool is taken too.
+        """
+        raise NotImplementedError
+
+
+class FinalResultCriteria(StopCriteria):
+    """Stops when the state holds a final result."""
+
+    def should_stop(
+        self, state: Any, step_count: int, runtime_info: dict[str, Any] | None = None
+    ) -> Verdict:
+        found = getattr(state, "final_result", None) is not None
+        return found, StopReason.FINAL if found else None, None
+
+
+class MaxStepsCriteria(StopCriteria):
+    """Stops after a number of steps."""
+
+    def __init__(self, max_steps: int) -> None:
+        self.max_steps = max_steps
+
+    def should_stop(
+        self, state: Any, step_count: int, runtime_info: dict[str, Any] | None = None
+    ) -> Verdict:
+        if step_count < self.max_steps:
+            return False, None, None
+        return True, StopReason.MAX_STEPS, f"{step_count} of {self.max_steps} steps"
+
+
+class _LimitCriteria(StopCriteria):
+    """Stops when a number of the runtime info reaches a limit."""
+
+    def __init__(self, limit: float, key: str, reason: StopReason) -> None:
+        self._limit = limit
+        self._key = key
+        self._reason = reason
+
+    def should_stop(
+        self, state: Any, step_count: int, runtime_info: dict[str, Any] | None = None
+    ) -> Verdict:
+        used = (runtime_info or {}).get(self._key, 0)
+        if used < self._limit:
+            return False, None, None
+        return True, self._reason, f"{self._key} {used} of {self._limit}"
+
+
+class MaxRuntimeCriteria(_LimitCriteria):
+    """Stops after a number of seconds."""
+
+    def __init__(self, max_runtime_seconds: float) -> None:
+        super().__init__(max_runtime_seconds, "elapsed_seconds", StopReason.BUDGET_TIME)
+
+
+class MaxTokensCriteria(_LimitCriteria):
+    """Stops after a number of tokens."""
+
+    def __init__(self, max_tokens: int) -> None:
+        super().__init__(max_tokens, "total_tokens", StopReason.BUDGET_TOKENS)
+
+
+class StagnationCriteria(StopCriteria):
+    """Stops when the state has not changed for a number of steps.
+
+    ``signature_fn(state)`` says what counts as a change; without it the whole
+    state does, but for its step counter. It belongs to one run at a time: a new
+    run begins where ``step_count`` starts again.
+    """
+
+    def __init__(
+        self,
+        max_stagnant_steps: int = 3,
+        signature_fn: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self.max_stagnant_steps = max_stagnant_steps
+        self._signature_fn = signature_fn or _state_signature
+        self._last: Any = None
+        self._same = 0
+
+    def should_stop(
+        self, state: Any, step_count: int, runtime_info: dict[str, Any] | None = None
+    ) -> Verdict:
+        signature = self._signature_fn(state)
+        unchanged = step_count > 1 and signature == self._last
+        self._same = self._same + 1 if unchanged else 0
+        self._last = signature
+        if self._same < self.max_stagnant_steps:
+            return False, None, None
+        return True, StopReason.STAGNATION, f"no change for {self._same} steps"
+
+
+def _state_signature(state: Any) -> str:
+    values = state if isinstance(state, dict) else getattr(state, "__dict__", {})
+    return dumps({k: v for k, v in values.items() if k != "current_step"})

@@ -1,0 +1,206 @@
+"""A run to look at: ``python -m qitos_min [--trace DIR]`` prints its payload.
+
+A planner reads a weather log, a critic sends a guess back once, and a writer
+takes over to publish the report, which needs approval. No model, no network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+import snowl_compat
+
+from .core import (
+    Action,
+    AgentModule,
+    AgentRegistry,
+    AgentSpec,
+    Decision,
+    StateSchema,
+    ToolMeta,
+    ToolPermission,
+    ToolRegistry,
+    function_tool,
+)
+from .engine import CriticResult, Engine, RuntimeBudget, critic
+
+__all__ = ["build_engine", "main"]
+
+TASK = "Report how warm it was on average."
+_LOG = {"monday": 18, "tuesday": 21, "wednesday": 24}
+
+
+@dataclass
+class WeatherState(StateSchema):
+    """What planner and writer know of the weather."""
+
+    readings: list[int] = field(default_factory=list)
+    average: float | None = None
+    report: str = ""
+
+
+@function_tool(read_only=True, concurrency_safe=True)
+def read_log(day: str) -> int:
+    """Return the temperature of a day in degrees Celsius."""
+    return _LOG[day]
+
+
+@function_tool(read_only=True)
+def average(numbers: list[float]) -> float:
+    """Return the mean of numbers."""
+    return sum(numbers) / len(numbers)
+
+
+def publish(text: str) -> str:
+    """Publish a report."""
+    return f"published {len(text)} characters"
+
+
+class _WeatherAgent(AgentModule):
+    """What planner and writer share: the state, and how results get into it."""
+
+    def init_state(self, task: str, **kwargs: Any) -> WeatherState:
+        return WeatherState(task=task, **kwargs)
+
+    def reduce(
+        self, state: WeatherState, observation: Any, decision: Decision
+    ) -> WeatherState:
+        for action, result in zip(decision.actions, observation["action_results"]):
+            if action.name == "read_log" and isinstance(result, int):
+                state.readings.append(result)
+            elif action.name == "average" and isinstance(result, float):
+                state.average = result
+            elif action.name == "publish" and isinstance(result, str):
+                state.report = action.args["text"]
+        return state
+
+    def prepare(self, state: WeatherState) -> str:
+        return f"Task: {state.task}\nReadings: {state.readings}\nAverage: {state.average}"
+
+
+class Planner(_WeatherAgent):
+    """Reads and reckons, then hands over."""
+
+    name = "planner"
+
+    def build_system_prompt(self, state: WeatherState) -> str:
+        return (
+            "You find out the average of monday, tuesday and wednesday with the tools,"
+            " then hand over to the writer with transfer_to_writer."
+        )
+
+    def decide(self, state: WeatherState, observation: Any) -> Decision | None:
+        if self.llm is not None:
+            return None
+        if not state.readings:
+            days = [Action("read_log", {"day": day}) for day in _LOG]
+            return Decision.act(days, rationale="look at every day")
+        if state.average is None and "instruction_patch" not in observation:
+            return Decision.final("about 20 degrees", rationale="looks like it")
+        if state.average is None:
+            return Decision.act(Action("average", {"numbers": list(state.readings)}))
+        return Decision.handoff("writer", rationale="the numbers are there")
+
+
+class Writer(_WeatherAgent):
+    """Publishes what the planner found."""
+
+    name = "writer"
+
+    def build_system_prompt(self, state: WeatherState) -> str:
+        return "You publish one sentence with the average, then give it as the answer."
+
+    def decide(self, state: WeatherState, observation: Any) -> Decision | None:
+        if self.llm is not None:
+            return None
+        text = f"It was {state.average} °C on average."
+        if not state.report:
+            return Decision.act(Action("publish", {"text": text}))
+        return Decision.final(state.report)
+
+
+@critic(name="no_guessing")
+def no_guessing(state: WeatherState, decision: Decision, results: list[Any]) -> CriticResult:
+    """Send an answer back that nothing was reckoned for."""
+    if decision.mode != "final" or state.average is not None:
+        return CriticResult(reason="nothing was guessed")
+    return CriticResult(
+        "retry",
+        "the answer is a guess",
+        0.2,
+        details={"readings": len(state.readings)},
+        instruction_patch="Reckon the average before you answer.",
+    )
+
+
+def build_engine(*, llm: Any = None, trace_writer: Any = None) -> Engine:
+    """Return the example's engine; with ``llm`` a model decides for both agents."""
+    tools = ToolRegistry().register(read_log).register(average)
+    tools.register(
+        publish,
+        meta=ToolMeta(permissions=ToolPermission(network=True), needs_approval=True),
+    )
+    planner = Planner(tool_registry=tools, llm=llm)
+    writer = Writer(tool_registry=tools, llm=llm)
+    agents = AgentRegistry()
+    agents.register(AgentSpec("planner", "reads and reckons", planner))
+    agents.register(AgentSpec("writer", "writes and publishes", writer))
+    return Engine(
+        planner,
+        budget=RuntimeBudget(max_steps=12),
+        critics=[no_guessing],
+        agent_registry=agents,
+        approval_callback=lambda name, args, spec: (True, "the example approves"),
+        trace_writer=trace_writer,
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the example and print its payload; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m qitos_min", description=__doc__)
+    parser.add_argument("--trace", metavar="DIR", help="also write the run to a new folder")
+    parser.add_argument(
+        "--model", metavar="NAME", help="let this model decide; its key is OPENAI_API_KEY"
+    )
+    parser.add_argument(
+        "--base-url",
+        metavar="URL",
+        default="https://api.openai.com/v1",
+        help="where the model is served (default: %(default)s)",
+    )
+    args = parser.parse_args(argv)
+    llm = writer = None
+    if args.model is not None:
+        key = os.environ.get("OPENAI_API_KEY")
+        if not key:
+            parser.exit(1, f"{parser.prog}: --model needs a key in OPENAI_API_KEY\n")
+        from .models import OpenAICompatibleModel
+
+        try:
+            llm = OpenAICompatibleModel(args.model, args.base_url, api_key=key)
+        except ValueError as error:
+            parser.exit(1, f"{parser.prog}: {error}\n")
+    if args.trace is not None:
+        from .trace import TraceWriter
+
+        try:
+            writer = TraceWriter(args.trace)
+        except ValueError as error:
+            parser.exit(1, f"{parser.prog}: {error}\n")
+    engine = build_engine(llm=llm, trace_writer=writer)
+    result = engine.run(TASK)
+    text = snowl_compat.export_json(result, engine=engine, indent=2)
+    sys.stdout.buffer.write(f"{text}\n".encode())
+    sys.stdout.flush()
+    if result.failure is not None:
+        sys.stderr.write(f"{parser.prog}: {result.failure['message']}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

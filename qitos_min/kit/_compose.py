@@ -1,0 +1,84 @@
+"""Puts an agent to work on a private copy of a folder."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..core.agent_module import AgentModule
+from ..core.tool_registry import ToolRegistry
+from ..engine.engine import Engine
+from ..engine.runtime import RuntimeComposition
+from .artifact import FileArtifactStore
+from .env import WorkspaceEnv
+from .tool import EnvToolSet
+
+__all__ = ["Composition", "compose"]
+
+
+@dataclass(frozen=True)
+class Composition:
+    """An agent with all that its run needs; a context manager that closes itself."""
+
+    agent: AgentModule
+    env: WorkspaceEnv
+    tool_registry: ToolRegistry
+    """The agent's tools and those of ``EnvToolSet``; further ones may be registered."""
+    runtime: RuntimeComposition
+    engine: Engine
+    _held: ExitStack
+
+    def __enter__(self) -> Composition:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the workspace copy and temporary artifacts; publishes nothing."""
+        self._held.close()
+
+
+def compose(
+    agent: AgentModule,
+    *,
+    workspace: str | os.PathLike[str],
+    runtime: RuntimeComposition | None = None,
+    **engine_options: Any,
+) -> Composition:
+    """Compose ``agent`` with a private copy of the folder ``workspace``.
+
+    Until it is closed, ``agent.config["artifact_resolver"]`` is the artifact store:
+    the one of ``runtime``, or a temporary one. ``engine_options`` go to ``Engine``.
+
+    Raises:
+        NotADirectoryError: ``workspace`` is not an existing folder.
+        TypeError: ``Engine`` refuses an option.
+    """
+    with ExitStack() as held:
+        runtime = runtime or RuntimeComposition()
+        if runtime.artifact_resolver is None:
+            folder = tempfile.TemporaryDirectory(prefix="artifacts-")
+            store = FileArtifactStore(held.enter_context(folder))
+            runtime = replace(runtime, artifact_resolver=store)
+        env = WorkspaceEnv(workspace, artifact_store=runtime.artifact_resolver)
+        held.callback(env.close)
+        registry = agent.tool_registry.copy()
+        for tool in EnvToolSet().tools():
+            if tool.name not in registry:
+                registry.register(tool)
+        engine = Engine(
+            agent, tool_registry=registry, env=env, runtime=runtime, **engine_options
+        )
+        held.callback(_restore, agent.config, dict(agent.config))
+        agent.config["artifact_resolver"] = runtime.artifact_resolver
+        return Composition(agent, env, registry, runtime, engine, held.pop_all())
+
+
+def _restore(config: dict[str, Any], before: dict[str, Any]) -> None:
+    config.pop("artifact_resolver")
+    if "artifact_resolver" in before:
+        config["artifact_resolver"] = before["artifact_resolver"]

@@ -1,0 +1,166 @@
+"""Keeps the bodies of artifacts in a folder, each under its own digest."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core.artifact import ArtifactContractError, ArtifactRef
+
+__all__ = ["FileArtifactStore", "ResolvedArtifact"]
+
+
+@dataclass(frozen=True)
+class ResolvedArtifact:
+    """A reference with its body."""
+
+    reference: ArtifactRef
+    body: bytes | None
+    """None only for a missing body that the reference does not require."""
+
+
+class FileArtifactStore:
+    """A folder of artifact bodies.
+
+    Takes the folder, which is made when the first body comes, and the size in bytes
+    that no body may exceed; a size that is not a positive int is a ValueError. Any
+    number of stores, threads and processes may share one folder: a body is written
+    beside its place and renamed, so it is there in full or not at all.
+    """
+
+    resolver_key = "file-artifact-store"
+    """What the references to bodies in such a store carry."""
+
+    def __init__(
+        self, root: str | os.PathLike[str], max_artifact_bytes: int = 16 * 1024 * 1024
+    ) -> None:
+        if type(max_artifact_bytes) is not int or max_artifact_bytes < 1:
+            raise ValueError(
+                f"max_artifact_bytes must be an int >= 1, got {max_artifact_bytes!r}"
+            )
+        self.root = Path(root)
+        self.max_artifact_bytes = max_artifact_bytes
+
+    def put(self, ref: ArtifactRef, body: bytes) -> ArtifactRef:
+        """Stores ``body`` and returns ``ref``; storing it again changes nothing.
+
+        Raises TypeError for a body that is no bytes, and ArtifactContractError:
+        invalid_artifact_reference (of another store), artifact_store_limit,
+        artifact_integrity_mismatch (the body is not the one the reference describes),
+        artifact_store_unavailable (the folder cannot be written).
+        """
+        if not isinstance(body, bytes):
+            kind = type(body).__qualname__
+            raise TypeError(f"the body of an artifact must be bytes, got {kind}")
+        self._check(ref, len(body))
+        _verify(ref, body)
+        try:
+            if not self._holds(ref):
+                self._write(ref, body)
+        except OSError as error:
+            # Windows lets nobody replace a file while another thread has it open, but
+            # then that thread has stored the same body.
+            if not self._holds(ref):
+                raise ArtifactContractError(
+                    "artifact_store_unavailable",
+                    f"artifact {ref.artifact_id} cannot be stored, {_reason(error)}",
+                ) from error
+        return ref
+
+    def resolve(self, ref: ArtifactRef) -> ResolvedArtifact:
+        """Reads the body of ``ref`` and verifies it.
+
+        Raises ArtifactContractError: invalid_artifact_reference, artifact_store_limit,
+        missing_required_artifact, artifact_integrity_mismatch,
+        artifact_store_unavailable (the body is there but cannot be read).
+        """
+        self._check(ref, ref.byte_length)
+        try:
+            body = self._read(ref)
+        except FileNotFoundError:
+            if ref.required:
+                raise ArtifactContractError(
+                    "missing_required_artifact",
+                    f"artifact {ref.artifact_id} is not in the store",
+                ) from None
+            return ResolvedArtifact(ref, None)
+        except OSError as error:
+            raise ArtifactContractError(
+                "artifact_store_unavailable",
+                f"artifact {ref.artifact_id} cannot be read, {_reason(error)}",
+            ) from error
+        _verify(ref, body)
+        return ResolvedArtifact(ref, body)
+
+    def probe(self, ref: ArtifactRef | None = None) -> bool:
+        """Whether ``ref`` resolves to its body; without it, whether ``put`` could."""
+        try:
+            if ref is not None:
+                return self.resolve(ref).body is not None
+            self.root.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.root):
+                return True
+        except (ArtifactContractError, OSError):
+            return False
+
+    def _check(self, ref: ArtifactRef, size: int) -> None:
+        if ref.resolver_key != self.resolver_key:
+            raise ArtifactContractError(
+                "invalid_artifact_reference",
+                f"artifact {ref.artifact_id} belongs to a store of another kind",
+            )
+        if size > self.max_artifact_bytes:
+            raise ArtifactContractError(
+                "artifact_store_limit",
+                f"artifact {ref.artifact_id} has {size} bytes, "
+                f"more than {self.max_artifact_bytes}",
+            )
+
+    def _path(self, ref: ArtifactRef) -> Path:
+        return self.root / ref.sha256[:2] / ref.sha256
+
+    def _read(self, ref: ArtifactRef) -> bytes:
+        with open(self._path(ref), "rb") as file:
+            # One byte more than there should be is enough to see that it is too long.
+            return file.read(ref.byte_length + 1)
+
+    def _holds(self, ref: ArtifactRef) -> bool:
+        try:
+            return _is_body(ref, self._read(ref))
+        except OSError:
+            return False
+
+    def _write(self, ref: ArtifactRef, body: bytes) -> None:
+        path = self._path(ref)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+        try:
+            with open(handle, "wb") as file:
+                file.write(body)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, path)
+        finally:
+            Path(beside).unlink(missing_ok=True)
+
+
+def _is_body(ref: ArtifactRef, body: bytes) -> bool:
+    return (
+        len(body) == ref.byte_length and hashlib.sha256(body).hexdigest() == ref.sha256
+    )
+
+
+def _verify(ref: ArtifactRef, body: bytes) -> None:
+    if not _is_body(ref, body):
+        raise ArtifactContractError(
+            "artifact_integrity_mismatch",
+            f"the body of artifact {ref.artifact_id} has another length or digest",
+        )
+
+
+def _reason(error: OSError) -> str:
+    # The whole text of the error would name a path of the host.
+    return error.strerror or type(error).__name__

@@ -1,0 +1,259 @@
+"""Ready-made environments: a folder of this machine, and a private copy of one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ..core.env import Env, EnvObservation, EnvStepResult
+from ._folder import Folder
+
+__all__ = ["HostEnv", "Processes", "WorkspaceEnv", "entry_of"]
+
+_MAX_OUTPUT = 1_000_000
+"""Characters of each output stream that are kept of one command."""
+
+
+class Processes:
+    """Runs shell commands in one folder: the ``process`` operations of an environment.
+
+    ``generation`` starts at 1 and grows with every ``stop``: what was granted to an
+    earlier one is void.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.generation = 1
+        self._root = root
+        self._running: set[subprocess.Popen[str]] = set()
+        self._lock = threading.Lock()
+
+    @property
+    def running(self) -> int:
+        """How many commands run now."""
+        return len(self._running)
+
+    def run(self, command: str, timeout: float = 30) -> dict[str, Any]:
+        """Run a command line of the system's shell, for at most ``timeout`` seconds.
+
+        Returns ``status`` (``success``; ``partial`` for an exit status other than 0;
+        ``error`` after the time limit, with ``error`` and ``timed_out``), ``command``,
+        ``returncode``, ``stdout``, ``stderr`` and ``truncated``. A command that runs
+        out of time is killed together with what it started.
+
+        Raises:
+            ValueError: ``timeout`` is not a number above 0, or ``command`` holds NUL.
+        """
+        if type(timeout) not in (int, float) or not 0 < timeout < float("inf"):
+            raise ValueError(
+                f"timeout must be a number of seconds above 0, got {timeout!r}"
+            )
+        result: dict[str, Any] = {"status": "success", "command": command}
+        # No pipes: a child that outlives its shell would keep them open.
+        with _output_file() as out, _output_file() as err:
+            process = self._start(command, out, err)
+            try:
+                if process.wait(timeout):
+                    result["status"] = "partial"
+            except subprocess.TimeoutExpired:
+                error = f"command timed out after {timeout:g} s"
+                result.update(status="error", error=error, timed_out=True)
+            finally:
+                _kill_tree(process)
+                with self._lock:
+                    self._running.discard(process)
+            result["returncode"] = process.returncode
+            texts = [_read_output(stream) for stream in (out, err)]
+        result["stdout"], result["stderr"] = (text[:_MAX_OUTPUT] for text in texts)
+        result["truncated"] = any(len(text) > _MAX_OUTPUT for text in texts)
+        return result
+
+    def stop(self) -> None:
+        """Kill the commands that still run, and begin the next generation."""
+        with self._lock:
+            self.generation += 1
+            running = list(self._running)
+        for process in running:
+            _kill_tree(process)
+
+    def _start(self, command: str, out: Any, err: Any) -> subprocess.Popen[str]:
+        with self._lock:
+            process = subprocess.Popen(
+                command,
+                shell=True,
+                cwd=self._root,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=os.name == "posix",  # a group, to be killed as one
+            )
+            self._running.add(process)
+        return process
+
+
+def _output_file() -> Any:
+    return tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
+
+
+def _read_output(stream: Any) -> str:
+    stream.seek(0)
+    return stream.read(_MAX_OUTPUT + 1)
+
+
+def _kill_tree(process: subprocess.Popen[str]) -> None:
+    """End a command that still runs, and its children."""
+    if process.poll() is not None:
+        return
+    if os.name == "posix":
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    else:
+        subprocess.run(
+            ["taskkill", "/T", "/F", "/PID", str(process.pid)],
+            capture_output=True,
+            check=False,
+        )
+    process.wait()
+
+
+class HostEnv(Env):
+    """A folder of this machine, worked on in place; commands are not isolated.
+
+    ``files`` is its group ``file``, which keeps names such as ``.git`` and ``.env`` out
+    of reach, and ``processes`` its group ``process``.
+
+    Raises:
+        NotADirectoryError: ``workspace_root`` is not an existing folder.
+    """
+
+    name = "host_env"
+
+    def __init__(self, workspace_root: str | os.PathLike[str] = ".") -> None:
+        self.files = Folder(workspace_root, protect=True)
+        self.processes = Processes(self.files.root)
+
+    def get_ops(self, group: str) -> Any:
+        """The ``file`` or ``process`` operations; None for any other group."""
+        return {"file": self.files, "process": self.processes}.get(group)
+
+    def reset(
+        self, task: Any = None, workspace: str | None = None, **kwargs: Any
+    ) -> EnvObservation:
+        """The first observation; the files stay as they are."""
+        return self.observe()
+
+    def observe(self, state: Any = None) -> EnvObservation:
+        """``workspace_root`` and the first 200 ``files`` with their ``file_count``."""
+        files = self.files.list_files()
+        root = str(self.files.root)
+        return EnvObservation(
+            {"workspace_root": root, "file_count": len(files), "files": files}
+        )
+
+    def step(self, action: Any, state: Any = None) -> EnvStepResult:
+        """What is there now: tools, not steps, change this environment."""
+        return EnvStepResult(self.observe(state))
+
+    def close(self) -> None:
+        """End running commands."""
+        self.processes.stop()
+
+
+class WorkspaceEnv(HostEnv):
+    """A private copy of the folder ``source``, which only a publication changes.
+
+    ``input_digest`` is the SHA-256 of what was copied, in hexadecimal, and
+    ``input_entries`` says for each path what it was. Links are copied as links; pipes,
+    sockets and devices are left out. ``close`` removes the copy and publishes nothing.
+    ``artifact_store`` keeps what is published from here.
+
+    Raises:
+        NotADirectoryError: ``source`` is not an existing folder.
+        ValueError: ``source`` holds the folder for temporary files.
+    """
+
+    name = "workspace_env"
+
+    def __init__(
+        self, source: str | os.PathLike[str], *, artifact_store: Any = None
+    ) -> None:
+        self.source = Folder(source).root
+        self.artifact_store = artifact_store
+        if Path(tempfile.gettempdir()).resolve().is_relative_to(self.source):
+            raise ValueError(
+                f"source {os.fspath(source)!r} holds the folder for temporary files"
+            )
+        self._home = tempfile.TemporaryDirectory(
+            prefix="workspace-", ignore_cleanup_errors=True
+        )
+        copy = Path(self._home.name) / "copy"
+        try:
+            shutil.copytree(self.source, copy, symlinks=True, ignore=_special_files)
+            self.input_entries = {path: entry_of(copy / path) for path in _walk(copy)}
+        except BaseException:
+            self._home.cleanup()
+            raise
+        self.input_digest = _digest_of(self.input_entries)
+        super().__init__(copy)
+
+    def close(self) -> None:
+        """End running commands and remove the copy."""
+        super().close()
+        self._home.cleanup()
+
+
+def _special_files(folder: str, names: list[str]) -> list[str]:
+    kinds = {name: os.lstat(os.path.join(folder, name)).st_mode for name in names}
+    plain = (stat.S_ISREG, stat.S_ISDIR, stat.S_ISLNK)
+    return [
+        name
+        for name, mode in kinds.items()
+        if not any(is_kind(mode) for is_kind in plain)
+    ]
+
+
+def _walk(root: Path) -> list[str]:
+    return sorted(
+        (Path(folder) / name).relative_to(root).as_posix()
+        for folder, folders, files in os.walk(root)
+        for name in folders + files
+    )
+
+
+def entry_of(path: Path) -> str:
+    """What a path is: ``absent``, ``folder``, ``special``, ``file`` or ``link``.
+
+    A file's SHA-256, or a link's target, follows after a space.
+    """
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return "absent"
+    if stat.S_ISREG(mode):
+        return f"file {_sha256(path)}"
+    if stat.S_ISLNK(mode):
+        return f"link {os.readlink(path)}"
+    return "folder" if stat.S_ISDIR(mode) else "special"
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _digest_of(entries: dict[str, str]) -> str:
+    digest = hashlib.sha256()
+    for path, entry in entries.items():
+        digest.update(os.fsencode(path) + b"\0" + os.fsencode(entry) + b"\0")
+    return digest.hexdigest()

@@ -1,0 +1,3 @@
+"""Tools that are registered by name only, never as part of a toolset."""
+
+__all__: list[str] = []

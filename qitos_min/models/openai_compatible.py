@@ -1,0 +1,286 @@
+"""A model behind an OpenAI-compatible ``/chat/completions`` address."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from http.client import HTTPException, HTTPResponse, IncompleteRead
+from typing import Any, NamedTuple
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
+
+from ..core._json import dumps
+from ..engine._replies import ModelError
+
+__all__ = ["OpenAICompatibleModel"]
+
+_MAX_REPLY = 16 * 1024 * 1024
+_MAX_ERROR = 64 * 1024
+_MAX_SHOWN = 300
+_FIRST_WAIT_S = 0.5
+_MAX_BACKOFF_S = 8.0
+_MAX_RETRY_AFTER_S = 60.0
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class OpenAICompatibleModel:
+    """A chat model: ``model(messages, tools=None)`` gives the chat response as a dict.
+
+    ``timeout_s`` bounds one attempt; 408, 429, 5xx, timeouts and broken connections
+    are tried again ``max_retries`` times, after the server's ``Retry-After`` (at
+    most 60 s) or a growing pause, waited with ``sleep``. The key is sent as a Bearer
+    header and held nowhere that can be printed, dumped or pickled; redirects are
+    refused, so that it reaches no other host.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str,
+        api_key: str | None = None,
+        timeout_s: float = 60,
+        max_retries: int = 2,
+        *,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        """Raises ValueError for an argument that cannot work, before any request."""
+        if not isinstance(model, str) or not model.strip():
+            raise ValueError(f"model must be a name, got {model!r}")
+        if not _is_number(timeout_s, float) or not 0 < timeout_s < math.inf:
+            raise ValueError(f"timeout_s must be seconds above 0, got {timeout_s!r}")
+        if not _is_number(max_retries) or max_retries < 0:
+            raise ValueError(f"max_retries must be an int >= 0, got {max_retries!r}")
+        self.model_id = model
+        self.base_url = _checked_url(base_url)
+        self.timeout_s = timeout_s
+        self.max_retries = max_retries
+        self._sleep = sleep
+        self._send, self._hide = _keyed(_checked_key(api_key), self._url)
+
+    def __repr__(self) -> str:
+        return f"OpenAICompatibleModel({self.model_id!r}, {self.base_url!r})"
+
+    def __call__(
+        self,
+        messages: Sequence[dict[str, Any]],
+        tools: Sequence[dict[str, Any]] | None = None,
+    ) -> dict[str, Any]:
+        """The response to ``messages``, with ``tools`` in the API's own form.
+
+        Raises ModelError when no attempt gives a usable response.
+        """
+        request: dict[str, Any] = {"model": self.model_id, "messages": messages}
+        if tools:
+            request["tools"] = tools
+        body = dumps(request).encode("utf-8")
+        attempt = 0
+        while not isinstance(outcome := self._attempt(body), dict):
+            if not outcome.retry or attempt == self.max_retries:
+                tries = f" ({attempt + 1} attempts)" if attempt else ""
+                # Outside every handler: a chained error of urllib quotes the server.
+                raise ModelError(outcome.message + tries)
+            backoff = min(_FIRST_WAIT_S * 2**attempt, _MAX_BACKOFF_S)
+            self._sleep(backoff if outcome.wait_s is None else outcome.wait_s)
+            attempt += 1
+        return outcome
+
+    @property
+    def _url(self) -> str:
+        return f"{self.base_url}/chat/completions"
+
+    def _attempt(self, body: bytes) -> dict[str, Any] | _Failure:
+        deadline = time.monotonic() + self.timeout_s
+        try:
+            with self._send(body, self.timeout_s) as response:
+                data = _read(response, deadline, _MAX_REPLY)
+                kind = response.headers.get("Content-Type") or "none"
+        except HTTPError as error:
+            with error:
+                return self._refused(error, deadline)
+        except (OSError, HTTPException) as error:
+            return self._unreachable(error)
+        if data is None:
+            return _Failure(f"the reply of {self._url} exceeds {_MAX_REPLY} bytes")
+        return self._decoded(data, kind)
+
+    def _decoded(self, data: bytes, kind: str) -> dict[str, Any] | _Failure:
+        """The response in a body that arrived whole."""
+        try:
+            response = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            wrong_kind = f"its content type is {self._said(kind)!r}"
+            why = error if "json" in kind else wrong_kind
+            start = self._said(data.decode("utf-8", "replace"))
+            text = f"the reply of {self._url} is not JSON: {why}"
+            return _Failure(f"{text}, it starts with {start!r}")
+        if not isinstance(response, dict):
+            found = type(response).__name__
+            return _Failure(f"the reply of {self._url} is {found}, expected an object")
+        if response.get("error") and "choices" not in response:
+            said = self._said(_server_message(data))
+            return _Failure(f"{self._url} answered with an error: {said}")
+        return response
+
+    def _refused(self, error: HTTPError, deadline: float) -> _Failure:
+        """What an HTTP status other than success means."""
+        try:
+            said = _server_message(_read(error, deadline, _MAX_ERROR) or b"")
+        except (OSError, HTTPException):
+            said = ""
+        said = self._said(said or str(error.reason) or "no message")
+        if 300 <= error.code < 400:
+            target = self._said(error.headers.get("Location") or "")
+            said = f"redirects are not followed, this one leads to {target!r}"
+        return _Failure(
+            f"HTTP {error.code} from {self._url}: {said}",
+            retry=error.code in (408, 429) or error.code >= 500,
+            wait_s=_retry_after(error.headers.get("Retry-After")),
+        )
+
+    def _unreachable(self, error: OSError | HTTPException) -> _Failure:
+        """What a failure below HTTP means."""
+        reason = error.reason if isinstance(error, URLError) else error
+        if isinstance(reason, ssl.SSLError):
+            return _Failure(f"TLS with {self._url} failed: {reason}")
+        if isinstance(reason, TimeoutError):
+            text = f"no complete reply from {self._url} within {self.timeout_s} s"
+            return _Failure(text, retry=True)
+        if isinstance(error, URLError):
+            return _Failure(f"no connection to {self._url}: {reason}", retry=True)
+        # Only the name: the text of an error of http.client quotes the server.
+        broken = type(reason).__name__
+        return _Failure(f"the connection to {self._url} broke: {broken}", retry=True)
+
+    def _said(self, text: str) -> str:
+        """The start of a text from the server, without the key it may repeat."""
+        return self._hide(text).strip()[:_MAX_SHOWN]
+
+
+class _Failure(NamedTuple):
+    message: str
+    retry: bool = False
+    wait_s: float | None = None
+    """Seconds the server asked for."""
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    def redirect_request(self, *args: Any) -> None:
+        """Never: urllib would send the headers, and so the key, to the new address."""
+
+
+def _keyed(
+    key: str | None, url: str
+) -> tuple[Callable[[bytes, float], HTTPResponse], Callable[[str], str]]:
+    """A function that sends a request, and one that takes the key out of a text.
+
+    The key lives in their closure only: no attribute shows it to ``vars``, a repr, a
+    dump or a copy, and pickling stops at the functions.
+    """
+    # A proxy cannot reach the caller's own machine.
+    local = urlsplit(url).hostname in _LOOPBACK
+    handlers = [_NoRedirect(), *([ProxyHandler({})] if local else [])]
+    opener = build_opener(*handlers)
+
+    def send(body: bytes, timeout_s: float) -> HTTPResponse:
+        request = Request(url, body, {"Content-Type": "application/json"})
+        if key:
+            request.add_unredirected_header("Authorization", f"Bearer {key}")
+        response: HTTPResponse = opener.open(request, timeout=timeout_s)
+        return response
+
+    def hide(text: str) -> str:
+        return text.replace(key, "[api key]") if key else text
+
+    return send, hide
+
+
+def _is_number(value: object, *more: type) -> bool:
+    return isinstance(value, (int, *more)) and not isinstance(value, bool)
+
+
+def _checked_key(key: object) -> str | None:
+    """The key without surrounding blanks; the errors never show it."""
+    if key is None:
+        return None
+    if not isinstance(key, str):
+        raise ValueError(f"api_key must be text or None, got {type(key).__name__}")
+    key = key.strip()
+    if not key.isascii() or not key.isprintable():
+        raise ValueError("api_key must be one line of printable ASCII characters")
+    return key or None
+
+
+def _checked_url(url: object) -> str:
+    """``url`` without a trailing slash; the errors show no part that may be secret."""
+    wrong = "base_url must be http(s)://host[:port][/path]"
+    if not isinstance(url, str):
+        raise ValueError(f"{wrong}, got {type(url).__name__}")
+    try:
+        parts = urlsplit(url)
+        host, port = (parts.hostname or "").encode("idna"), parts.port
+    except ValueError:
+        raise ValueError(wrong) from None
+    if "@" in url.partition("//")[2].partition("/")[0]:
+        raise ValueError(f"{wrong} without a user name or password, use api_key")
+    if "?" in url or "#" in url:
+        raise ValueError(f"{wrong} without a query or fragment")
+    plain = url.isascii() and url.isprintable() and " " not in url
+    if parts.scheme not in ("http", "https") or not host or port == 0 or not plain:
+        raise ValueError(wrong if "@" in url else f"{wrong}, got {url!r}")
+    return url.rstrip("/")
+
+
+def _read(response: HTTPResponse | HTTPError, end: float, limit: int) -> bytes | None:
+    """The whole body; None when it is longer than ``limit``.
+
+    Raises TimeoutError past ``end`` and IncompleteRead for a body cut short.
+    """
+    declared = response.headers.get("Content-Length", "")
+    expected = int(declared) if re.fullmatch("[0-9]{1,15}", declared) else 0
+    if expected > limit:
+        return None
+    data = bytearray()
+    # read1 returns what is there, so that a dripping server meets the deadline.
+    while chunk := response.read1(65536):
+        data += chunk
+        if len(data) > limit:
+            return None
+        if time.monotonic() > end and len(data) != expected:
+            raise TimeoutError
+    if len(data) < expected:
+        raise IncompleteRead(b"", expected - len(data))
+    return bytes(data)
+
+
+def _server_message(body: bytes) -> str:
+    """The message in an error's body: ``error.message`` of the API, or the body."""
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return body.decode("utf-8", "replace")
+    error = value.get("error", value) if isinstance(value, dict) else value
+    message = error.get("message") if isinstance(error, dict) else error
+    return message if isinstance(message, str) else dumps(error)
+
+
+def _retry_after(text: str | None) -> float | None:
+    """The seconds in a Retry-After header (a number or an HTTP date), 0 to 60."""
+    if text is None:
+        return None
+    if re.fullmatch(r"\s*[0-9]+(\.[0-9]+)?\s*", text):
+        return min(float(text), _MAX_RETRY_AFTER_S)
+    try:
+        moment = parsedate_to_datetime(text)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=timezone.utc)
+    wait = (moment - datetime.now(timezone.utc)).total_seconds()
+    return min(max(wait, 0.0), _MAX_RETRY_AFTER_S)

@@ -1,0 +1,5 @@
+"""Runs on disk."""
+
+from .writer import TraceWriter
+
+__all__ = ["TraceWriter"]

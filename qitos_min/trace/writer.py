@@ -1,0 +1,112 @@
+"""Writing a run to a folder while it goes on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..core._json import dumps
+from ..engine.states import RuntimeEvent, StepRecord, utc_now
+
+__all__ = ["TraceWriter"]
+
+_FILES = ("manifest.json", "steps.jsonl", "events.jsonl")
+_SCHEMA_VERSION = "v1"
+
+
+class TraceWriter:
+    """``manifest.json``, ``steps.jsonl`` and ``events.jsonl`` in QitOS's layout.
+
+    ``folder`` is made if it is missing; one that holds a run already is a
+    ``ValueError``, because two runs in one folder can no longer be told apart.
+    Every finished step is on disk when the next begins, so that a killed
+    process loses none; until the end the manifest says ``running``.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        held = [name for name in _FILES if (self.folder / name).exists()]
+        if held:
+            raise ValueError(f"{str(self.folder)!r} holds a run already ({held[0]})")
+        self._manifest: dict[str, Any] = {}
+        self._steps: Any = None
+        self._events: Any = None
+
+    def start(
+        self, run_id: str, config: Mapping[str, Any], specs: list[dict[str, Any]]
+    ) -> None:
+        """Make the folder and write the manifest of a run that begins."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._manifest = {
+            "run_id": run_id,
+            "schema_version": _SCHEMA_VERSION,
+            "status": "running",
+            "updated_at": utc_now(),
+            "event_count": 0,
+            "step_count": 0,
+            "model_id": config["model_id"],
+            "engine_config": dict(config),
+            "tool_permissions": specs,
+            "summary": {},
+        }
+        self._write_manifest()
+        self._steps = open(self.folder / "steps.jsonl", "ab")
+        self._events = open(self.folder / "events.jsonl", "ab")
+
+    def write_event(self, run_id: str, event: RuntimeEvent) -> None:
+        """Add one event; it is on disk when its step ends."""
+        line = {
+            "run_id": run_id,
+            "step_id": event.step_id,
+            "phase": event.phase.value,
+            "ok": event.ok,
+            "payload": event.payload,
+            "error": event.error,
+            "ts": event.ts,
+        }
+        self._events.write(dumps(line).encode("utf-8") + b"\n")
+        self._manifest["event_count"] += 1
+
+    def write_step(self, run_id: str, record: StepRecord) -> None:
+        """Add one finished step, and bring it and its events to disk."""
+        line = {k: v for k, v in vars(record).items() if k != "phase_events"}
+        line["run_id"] = run_id
+        self._steps.write(dumps(line).encode("utf-8") + b"\n")
+        self._manifest["step_count"] += 1
+        self._events.flush()
+        self._steps.flush()
+
+    def finalize(self, result: Any) -> None:
+        """Close the files and write the manifest of a finished run."""
+        self._events.close()
+        self._steps.close()
+        failures = [result.failure] if result.failure else []
+        task_result = result.task_result.to_dict()
+        self._manifest.update(
+            status="failed" if failures else "completed",
+            updated_at=utc_now(),
+            summary={
+                "stop_reason": task_result["stop_reason"],
+                "final_result": task_result["final_result"],
+                "steps": result.step_count,
+                "failure_report": {
+                    "failure_count": len(failures),
+                    "failures": failures,
+                    "stop_reason": task_result["stop_reason"],
+                },
+                "token_usage": result.total_tokens,
+                "latency_seconds": result.runtime_seconds,
+                "tool_calls_by_name": result.tool_calls_by_name,
+                "success_rate": result.success_rate,
+                "task_result": task_result,
+            },
+        )
+        self._write_manifest()
+
+    def _write_manifest(self) -> None:
+        path = self.folder / "manifest.json"
+        beside = self.folder / "manifest.json.tmp"
+        beside.write_text(dumps(self._manifest, indent=2) + "\n", encoding="utf-8", newline="\n")
+        os.replace(beside, path)

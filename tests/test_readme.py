@@ -1,0 +1,66 @@
+"""The README is true: its Python runs, its outputs are real, its tables match."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import snowl_compat
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", TEXT, re.S)
+
+
+def python_blocks():
+    """Yield each Python block with the text block that follows it, or None."""
+    for index, (kind, code) in enumerate(BLOCKS):
+        if kind == "python":
+            after = BLOCKS[index + 1] if index + 1 < len(BLOCKS) else ("", "")
+            yield pytest.param(code, after[1] if after[0] == "text" else None, id=f"block{index}")
+
+
+@pytest.mark.parametrize("code, output", python_blocks())
+def test_python_blocks_run_and_print_what_they_say(code, output, tmp_path):
+    script = tmp_path / "block.py"
+    script.write_text(code, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script)],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", "PATH": ""},
+        capture_output=True,
+        encoding="utf-8",
+    )
+    assert done.stderr == ""
+    assert output is None or done.stdout == output
+
+
+def test_the_shown_page_is_that_of_the_demo(tmp_path):
+    folder = tmp_path / "demo"
+    run = [sys.executable, "-m", "qitos_min", "--trace", str(folder)]
+    printed = subprocess.run(run, cwd=ROOT, capture_output=True, check=True)
+    command = [sys.executable, "snowl_compat.py"]
+    show, export = (
+        subprocess.run([*command, *args, str(folder)], cwd=ROOT, capture_output=True, check=True)
+        for args in (["show"], ["export", "--indent", "2"])
+    )
+    assert export.stdout.replace(b"\r\n", b"\n") == printed.stdout.replace(b"\r\n", b"\n")
+    page = re.sub(r"run_[0-9a-f]{12}", "run_0123456789ab", show.stdout.decode("utf-8"))
+    assert page.replace("\r\n", "\n") in TEXT
+
+
+def test_the_table_of_keys_is_that_of_the_schema():
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \|", TEXT.split("## The payload")[1], re.M)
+    schema = snowl_compat.PAYLOAD_SCHEMA["properties"]
+    assert [name for name, _ in rows] == snowl_compat.PAYLOAD_SCHEMA["required"]
+    for name, value in rows:
+        counted = re.search(r"(\d+) fields", value)
+        if counted:
+            section = schema[name].get("items", schema[name])
+            assert int(counted[1]) == len(section["properties"]), name
+
+
+def test_the_first_screen_has_a_runnable_example():
+    assert TEXT.index("```python") < TEXT.index("\n", 900)

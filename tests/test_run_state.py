@@ -1,0 +1,77 @@
+"""RunState: a finished run as one JSON document."""
+
+import json
+
+import pytest
+
+from qitos_min.__main__ import TASK, build_engine
+from qitos_min.core.state import StateMigrationError
+from qitos_min.engine.run_state import SCHEMA_VERSION, SCHEMA_VERSIONS, RunState
+from qitos_min.engine.states import utc_now
+
+KEYS = (
+    "$schemaVersion agent_name step task_text state_data state_type records events checkpoint_id"
+    " trace_state context_metadata budget token_usage created_at _serialization_meta"
+).split()
+
+
+def finished():
+    engine = build_engine()
+    return engine, engine.run(TASK)
+
+
+def test_a_run_becomes_a_document_and_comes_back():
+    engine, result = finished()
+    state = RunState.from_engine_result(result, agent_name="planner", budget=engine.budget)
+    for pretty in (True, False):
+        text = state.to_json(pretty=pretty)
+        assert ("\n" in text) is pretty
+        assert list(json.loads(text)) == KEYS
+        assert RunState.from_json(text) == state
+    assert state.step == 6
+    assert state.state_data["final_result"] == result.final_result
+    assert state.state_type == "qitos_min.__main__.WeatherState"
+    assert state.budget == {"max_steps": 12, "max_runtime_seconds": None, "max_tokens": None}
+    assert [record["agent_id"] for record in state.records] == ["planner"] * 4 + ["writer"] * 2
+    assert state.events[-1]["phase"] == "END"
+
+
+def test_later_changes_do_not_reach_the_document():
+    _, result = finished()
+    state = RunState.from_engine_result(result)
+    text = state.to_json()
+    result.state.readings.append(99)
+    result.records[0].action_results.append("late")
+    assert state.to_json() == text
+
+
+def test_an_unknown_version_lists_the_known_ones():
+    text = RunState().to_json().replace('"1.0"', '"7.3"')
+    with pytest.raises(StateMigrationError) as caught:
+        RunState.from_json(text)
+    assert str(caught.value) == (
+        "unknown run state version '7.3'; known: 1.0 (state, records, events, budget and token"
+        " usage of one run)"
+    )
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("[]", "expected an object, got list"),
+        ('{"$schemaVersion": "1.0", "stepp": 1}', "unknown field 'stepp' of RunState"),
+    ],
+)
+def test_what_is_no_run_state_is_refused(text, message):
+    with pytest.raises(ValueError) as caught:
+        RunState.from_json(text)
+    assert str(caught.value) == message
+
+
+def test_every_version_has_a_summary():
+    assert SCHEMA_VERSION in SCHEMA_VERSIONS
+    assert all(SCHEMA_VERSIONS.values())
+
+
+def test_times_are_aware():
+    assert utc_now().endswith("+00:00")

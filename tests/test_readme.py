@@ -22,7 +22,7 @@ def python_blocks():
             yield pytest.param(code, after[1] if after[0] == "text" else None, id=f"block{index}")
 
 
-@pytest.mark.parametrize("code, output", python_blocks())
+@pytest.mark.parametrize("code, output", list(python_blocks()))
 def test_python_blocks_run_and_print_what_they_say(code, output, tmp_path):
     script = tmp_path / "block.py"
     script.write_text(code, encoding="utf-8")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any
 
 from .decision import Decision
@@ -15,8 +17,9 @@ __all__ = ["AgentModule"]
 class AgentModule(ABC):
     """An agent: how it begins, decides and takes in what happened.
 
-    ``name`` may be a class or instance attribute; it is the class's name
-    otherwise. Keywords that are not named here are kept in ``config``.
+    ``name`` may be a class or instance attribute, or a keyword; it is the
+    class's name otherwise. Keywords that are not named here are kept in
+    ``config``.
     """
 
     name: str | None = None
@@ -42,7 +45,8 @@ class AgentModule(ABC):
         self.model_protocol = model_protocol
         self.history = history
         self.config = config
-        self.name = self.name or type(self).__name__
+        if config.get("name") or not self.name:
+            self.name = config.get("name") or type(self).__name__
 
     @abstractmethod
     def init_state(self, task: str, **kwargs: Any) -> Any:
@@ -86,23 +90,34 @@ class AgentModule(ABC):
     ) -> Any:
         """Run a task and return its answer, or the result with ``return_state``.
 
-        ``workspace`` is a folder that becomes the run's environment. Options
+        ``max_steps`` is the budget's, and is told to an ``init_state`` that takes
+        it. ``workspace`` is a folder that becomes the run's environment. Options
         that ``Engine`` has (critics, stop_criteria, env, hooks, trace_writer …)
         go to it; others go to ``init_state``. Writes and prints nothing.
         """
-        from ..engine.engine import Engine
+        from ..engine.engine import Engine  # Upward, as above.
+        from ..engine.states import RuntimeBudget
 
         settings = dict(engine_kwargs or {})
-        mine = Engine.keywords()
-        settings.update({k: options.pop(k) for k in list(options) if k in mine})
+        for name in inspect.signature(Engine).parameters:
+            if name in options:
+                settings[name] = options.pop(name)
         if max_steps is not None:
-            from ..engine.states import RuntimeBudget
+            budget = settings.get("budget") or RuntimeBudget()
+            settings["budget"] = replace(budget, max_steps=max_steps)
+            if _takes(self.init_state, "max_steps"):
+                options["max_steps"] = max_steps
+        if workspace is not None and settings.get("env") is None:
+            from ..kit.env import HostEnv  # Only here it is needed.
 
-            settings["budget"] = RuntimeBudget(max_steps=max_steps)
-            options.setdefault("max_steps", max_steps)
-        if workspace is not None:
-            from ..kit.env import HostEnv
-
-            settings.setdefault("env", HostEnv(workspace))
+            settings["env"] = HostEnv(workspace)
         result = self.build_engine(**settings).run(task, **options)
         return result if return_state else result.final_result
+
+
+def _takes(function: Any, name: str) -> bool:
+    """Whether a function can be called with a keyword of that name."""
+    parameters = inspect.signature(function).parameters
+    return name in parameters or any(
+        parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
+    )

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
+
+from ._json import to_json_value
+from ._limits import check_count
 
 __all__ = [
     "AgentRegistry",
@@ -22,6 +27,12 @@ class ContextStrategy(str, Enum):
     SUMMARY = "summary"
     ISOLATED = "isolated"
 
+    @classmethod
+    def _missing_(cls, value: object) -> ContextStrategy | None:
+        # Events and traces write the names, in upper case.
+        word = value.lower() if isinstance(value, str) else None
+        return next((member for member in cls if member.value == word), None)
+
 
 @dataclass
 class HandoffContext:
@@ -35,12 +46,29 @@ class HandoffContext:
     max_history_rounds: int | None = None
     """At most this many rounds, after the strategy."""
 
+    def __post_init__(self) -> None:
+        self.strategy = ContextStrategy(self.strategy)
+        if isinstance(self.shared_state_fields, str):
+            raise TypeError(
+                f"shared_state_fields must be a list of names,"
+                f" got {self.shared_state_fields!r}"
+            )
+        if self.max_history_rounds is not None:
+            check_count(self.max_history_rounds, "max_history_rounds", least=0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The four fields as strict JSON, detached."""
+        return to_json_value(self)
+
 
 class StateAdapter:
     """Turns the state of one agent into that of the next."""
 
     def adapt(self, source: Any) -> Any:
-        """Return the next agent's state; the base class passes it on as it is."""
+        """Return the next agent's state; the base class passes it on as it is.
+
+        None stands for the source, for an adapter that changes it in place.
+        """
         return source
 
 
@@ -66,17 +94,21 @@ class AgentSpec:
     tool_name: str | None = None
     """Name of its handoff tool; ``transfer_to_<name>`` if None."""
 
+    def __post_init__(self) -> None:
+        self.context_strategy = ContextStrategy(self.context_strategy)
+        if self.max_steps_override is not None:
+            check_count(self.max_steps_override, "max_steps_override", least=1)
+
     @property
     def handoff_tool_name(self) -> str:
-        """The tool by which a model hands off to this agent."""
-        return self.tool_name or f"transfer_to_{self.name}"
+        """The tool by which a model hands off to this agent, as a legal tool name."""
+        name = self.tool_name or f"transfer_to_{self.name}"
+        return re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:64]
 
     @property
     def context(self) -> HandoffContext:
         """The context of a handoff to this agent."""
-        return self.handoff_context or HandoffContext(
-            strategy=ContextStrategy(self.context_strategy)
-        )
+        return self.handoff_context or HandoffContext(self.context_strategy)
 
 
 class AgentRegistry:
@@ -88,8 +120,9 @@ class AgentRegistry:
     def register(self, spec: AgentSpec) -> AgentRegistry:
         """Add a spec and return the registry.
 
-        A second spec of the same name is a ``ValueError``; so is one without a
-        name, and anything but an ``AgentSpec`` is a ``TypeError``.
+        A second spec of the same name, or with the same handoff tool, is a
+        ``ValueError``; so is one without a name, and anything but an
+        ``AgentSpec`` is a ``TypeError``.
         """
         if not isinstance(spec, AgentSpec):
             raise TypeError(f"expected an AgentSpec, got {type(spec).__name__}")
@@ -97,6 +130,12 @@ class AgentRegistry:
             raise ValueError(f"an agent spec needs a name, got {spec.name!r}")
         if spec.name in self._specs:
             raise ValueError(f"an agent named {spec.name!r} is registered already")
+        for other in self:
+            if other.handoff_tool_name == spec.handoff_tool_name:
+                raise ValueError(
+                    f"agents {other.name!r} and {spec.name!r} would share"
+                    f" the handoff tool {spec.handoff_tool_name!r}"
+                )
         self._specs[spec.name] = spec
         return self
 
@@ -108,9 +147,9 @@ class AgentRegistry:
         """Return the names in order of registration."""
         return list(self._specs)
 
-    def name_of(self, agent: Any) -> str | None:
-        """Return the name under which an agent object is registered, or None."""
-        return next((n for n, s in self._specs.items() if s.agent is agent), None)
+    def spec_of(self, agent: Any) -> AgentSpec | None:
+        """Return the first spec of an agent object, or None."""
+        return next((spec for spec in self if spec.agent is agent), None)
 
     def __contains__(self, name: object) -> bool:
         return name in self._specs
@@ -118,5 +157,5 @@ class AgentRegistry:
     def __len__(self) -> int:
         return len(self._specs)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[AgentSpec]:
         return iter(self._specs.values())

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
+from ._json import to_json_value
 from .errors import ErrorCategory, QitosRuntimeError
 
 __all__ = ["Env", "EnvCapabilityError", "EnvObservation", "EnvStepResult"]
@@ -33,6 +34,10 @@ class EnvObservation:
     data: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The two fields as strict JSON, detached."""
+        return to_json_value(self)
+
 
 @dataclass
 class EnvStepResult:
@@ -44,6 +49,10 @@ class EnvStepResult:
     reward: float | None = None
     info: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The five fields as strict JSON, detached."""
+        return to_json_value(self)
 
 
 class Env(ABC):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
+from itertools import groupby
 from typing import Any
 
 from ..core._json import to_json_value
@@ -35,9 +36,9 @@ def last_rounds(
     """Return the messages of the last rounds; None is all, a round is a step."""
     if rounds is None:
         return list(messages)
-    steps = sorted({message.step_id for message in messages})
-    kept = set(steps[len(steps) - rounds :]) if rounds < len(steps) else set(steps)
-    return [message for message in messages if rounds and message.step_id in kept]
+    # A history may hold the steps of earlier runs too, so ids alone do not tell.
+    grouped = [list(group) for _, group in groupby(messages, lambda m: m.step_id)]
+    return [m for group in grouped[max(len(grouped) - rounds, 0) :] for m in group]
 
 
 def _summary(messages: list[HistoryMessage]) -> HistoryMessage:
@@ -62,7 +63,8 @@ def handed_over(state: Any, spec: AgentSpec, task: str) -> Any:
     """
     context = spec.context
     if spec.state_adapter is not None:
-        state = spec.state_adapter.adapt(state)
+        adapted = spec.state_adapter.adapt(state)
+        state = state if adapted is None else adapted
     elif context.shared_state_fields:
         fresh = spec.agent.init_state(task)
         for name in (*context.shared_state_fields, "current_step", "max_steps"):

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..core._json import dumps, to_json_value
 from ..core.decision import Decision
+from ..core.errors import ErrorCategory
 from ..core.history import HistoryMessage
 from ..core.tool import ToolSpec
 from ._handoff_runtime import last_rounds
@@ -63,7 +64,8 @@ def _ask(run: Run, messages: list[dict[str, Any]], specs: list[ToolSpec]) -> Mod
 def _call(run: Run, messages: list[dict[str, Any]], specs: list[ToolSpec]) -> ModelReply:
     tools = run.seat.protocol.tools_argument(specs)
     options = {} if tools is None else {"tools": tools}
-    value = run.seat.llm([dict(message) for message in messages], **options)
+    sent = [dict(message) for message in messages]
+    value = run.foreign(ErrorCategory.MODEL, lambda: run.seat.llm(sent, **options))
     reply = read_reply(value)
     run.total_tokens += reply.usage["total_tokens"]
     run.record.model_response = reply.raw

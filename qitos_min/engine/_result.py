@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..core._json import dumps, to_json_value
-from ..core.task import TaskResult
-from .cancellation import CancelMode
+from ..core.errors import StopReason
+from ..core.task import Task, TaskResult
+from ._traces import critic_traces, handoff_traces
+from .cancellation import CancelMode, CancelToken
 from .states import CriticTrace, HandoffTrace, RuntimeEvent, StepRecord
 
-__all__ = ["EngineResult", "StepSummary"]
+__all__ = ["EngineResult", "StepSummary", "result_of"]
 
 _PREVIEW_CHARS = 200
+_SUCCESS = (StopReason.SUCCESS, StopReason.FINAL, StopReason.ENV_TERMINAL)
 
 
 @dataclass
@@ -55,7 +58,7 @@ class EngineResult:
         An unknown mode is a ``ValueError``. A run under way is cancelled by
         ``Engine.cancel``.
         """
-        CancelMode(mode)
+        CancelToken().cancel(mode)
         return False
 
     @property
@@ -117,6 +120,34 @@ class EngineResult:
 
     def _invocations(self) -> list[dict[str, Any]]:
         return [call for record in self.records for call in record.tool_invocations]
+
+
+def result_of(run: Any) -> EngineResult:
+    """What the caller of a run that has ended gets."""
+    reason, seconds = run.stop_reason, run.elapsed()
+    return EngineResult(
+        state=run.state,
+        records=run.records,
+        events=run.events,
+        step_count=len(run.records),
+        task_result=TaskResult(
+            task_id=run.task.id if isinstance(run.task, Task) else "",
+            success=reason in _SUCCESS,
+            stop_reason=reason.value,
+            final_result=run.final_result,
+            metrics={
+                "steps": len(run.records),
+                "elapsed_seconds": seconds,
+                "token_usage": run.total_tokens,
+            },
+        ),
+        runtime_seconds=seconds,
+        total_tokens=run.total_tokens,
+        run_id=run.run_id,
+        critic_traces=critic_traces(run.records),
+        handoff_traces=handoff_traces(run.events),
+        failure=run.failure,
+    )
 
 
 def _preview(output: Any) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..core._foreign import outcome
 from ..core._json import to_json_value
 from ..core.errors import ErrorCategory, QitosRuntimeError, StopReason
+from ..core.state import StateSchema
 from ..core.task import Task
-from ._result import EngineResult
+from ._recording import error_text
+from ._result import EngineResult, result_of
 from ._run import Run
 from ._stages import run_step
 from .states import RuntimePhase, StepResult
@@ -18,92 +21,119 @@ if TYPE_CHECKING:
 
 __all__ = ["EngineSession"]
 
+_FAILURES = (RuntimePhase.DECIDE_ERROR, RuntimePhase.ACT_ERROR)
+
 
 class EngineSession:
-    """One run of an engine. ``run()`` takes it to its end; iterating, step by step."""
+    """One run of an engine. ``run()`` takes it to its end; iterating, step by step.
 
-    def __init__(self, engine: Engine, task: str | Task, state_kwargs: dict[str, Any]) -> None:
-        if not isinstance(task, (str, Task)):
-            raise TypeError(f"task must be text or a Task, got {type(task).__name__}")
-        text = task.objective if isinstance(task, Task) else task
-        state = engine.agent.init_state(text, **state_kwargs)
+    An interrupt ends the run and is raised when the result is there.
+    """
+
+    def __init__(self, engine: Engine, run: Run, *, resumed: bool = False) -> None:
         self._engine = engine
-        self._run = Run(engine, task, state, engine.take_token())
+        self._run = run
+        self._resumed = resumed
         self._started = False
         self.result: EngineResult | None = None
         """The result, once the run is over."""
 
     def run(self) -> EngineResult:
         """Take all the steps that are left and return the result."""
-        for _ in self:
-            pass
+        try:
+            while self._advance():
+                pass
+        except KeyboardInterrupt as interrupt:
+            self._finish(interrupt)
+            raise
         assert self.result is not None
         return self.result
 
     def __iter__(self) -> Iterator[StepResult]:
         """Yield a ``StepResult`` after each step until the run is over."""
-        run = self._run
         while self.result is None:
-            step = None
             try:
-                if not self._started:
-                    self._start()
-                if not run.over():
-                    run_step(run)
-                    step = self._step_result()
-            except KeyboardInterrupt:
-                run.end_step()
-                run.stop_reason = StopReason.INTERRUPT
-                run.emit(RuntimePhase.INTERRUPT, error="KeyboardInterrupt")
-                self._finish()
+                going = self._advance()
+            except KeyboardInterrupt as interrupt:
+                self._finish(interrupt)
                 raise
-            if step is None:
-                self._finish()
-            else:
-                yield step
+            if going:
+                yield self._step_result()
+
+    def _advance(self) -> bool:
+        """Take a step; False when there was none left and the run is finished."""
+        run = self._run
+        if self.result is not None:
+            return False
+        if not self._started:
+            self._started = True
+            run.attempt(self._start)
+        if run.attempt(run.over) is False:
+            run_step(run)
+            return True
+        interrupt = self._finish()
+        if interrupt is not None:
+            raise interrupt
+        return False
 
     def _start(self) -> None:
         """Record INIT and get tools and environment ready."""
         run, engine = self._run, self._engine
-        self._started = True
+        self._record_start()
+        run.tell("on_run_start", run.task_text, run.state, engine)
         if engine.recovery_policy is not None:
             engine.recovery_policy.reset()
-        if run.writer is not None:
-            config = engine.export_config().to_dict()
-            specs = [s.to_dict() for s in engine.tool_registry.export_permissions()]
-            run.trace("start", run.run_id, config, specs)
-        run.emit(RuntimePhase.INIT, **self._init_payload())
-        for hook in run.hooks:
-            run.call_hook(hook, "on_run_start", run.task_text, run.state, engine)
-        try:
-            self._check_task()
-            run.seat.registry.setup(run.tool_context())
-            if engine.env is not None:
-                engine.env.setup(run.task)
-                engine.env.reset(run.task)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            run.fail(error)
+        self._check_task()
+        if engine.history is not None and not self._resumed:
+            run.messages = list(engine.history.retrieve())
+        if isinstance(run.state, StateSchema):
+            run.state.validate()
+        run.open_tools(run.seat)
+        env = run.seat.env
+        if env is not None:
+            run.closers.append(lambda: env.teardown())
+            run.foreign(ErrorCategory.ENV, lambda: env.setup(task=run.task))
+            run.foreign(ErrorCategory.ENV, lambda: env.reset(task=run.task))
 
-    def _init_payload(self) -> dict[str, Any]:
+    def _record_start(self) -> None:
         run, engine = self._run, self._engine
-        config = engine.export_config()
-        meta = None
-        if isinstance(run.task, Task):
-            meta = {"task_id": run.task.id, **run.task.to_dict()}
+        config = engine.export_config().to_dict()
+        specs = [s.to_dict() for s in engine.tool_registry.export_permissions()]
+        error = None
+        if run.trace is not None:
+            _, error = outcome(lambda: run.trace.start(run.run_id, config, specs))
+        if error is not None:
+            run.trace = None
+        if engine.checkpoint_store is not None:
+            from ._checkpoint import Checkpoints  # Runs without a store need none.
+
+            run.checkpoints = Checkpoints(engine.checkpoint_store, run)
+        if not run.events:
+            run.emit(RuntimePhase.INIT, **self._init_payload(config, specs))
+        if not self._resumed:
+            run.keep("checkpoints", "begin", run)
+        if isinstance(error, KeyboardInterrupt):
+            raise error  # Only now, so that INIT comes first in any case.
+        if error is not None:
+            run.note("trace_error", f"trace stopped: {error_text(error)}")
+
+    def _init_payload(
+        self, config: dict[str, Any], specs: list[dict[str, Any]]
+    ) -> dict[str, Any]:
+        run, env = self._run, self._engine.env
+        task = run.task if isinstance(run.task, Task) else None
         return {
             "task": run.task_text,
-            "task_id": run.task.id if isinstance(run.task, Task) else None,
-            "task_meta": meta,
+            "task_id": task and task.id,
+            "task_meta": task and {"task_id": task.id, **task.to_dict()},
             "run_meta": {
                 "agent_name": run.seat.name,
-                "model_name": config.model_id or None,
-                "protocol": config.protocol_id,
-                "tool_count": config.tool_count,
-                "tools": [s.to_dict() for s in engine.tool_registry.export_permissions()],
+                "model_name": config["model_id"] or None,
+                "protocol": config["protocol_id"],
+                "tool_count": config["tool_count"],
+                "tools": specs,
             },
-            "env": None if engine.env is None else to_json_value(engine.env.name),
+            "env": None if env is None else to_json_value(getattr(env, "name", None)),
         }
 
     def _check_task(self) -> None:
@@ -118,8 +148,8 @@ class EngineSession:
         if env is None:
             return
         for name in run.seat.registry.list_tools():
-            for group in run.seat.registry.get(name).spec.required_ops or ():
-                if not env.has_ops(group):
+            for group in run.seat.registry.resolve(name).spec.required_ops or ():
+                if not run.foreign(ErrorCategory.ENV, env.has_ops, group):
                     run.stop_reason = StopReason.ENV_CAPABILITY_MISMATCH
                     raise QitosRuntimeError(
                         f"tool {name!r} needs {group!r} operations,"
@@ -130,7 +160,7 @@ class EngineSession:
     def _step_result(self) -> StepResult:
         run = self._run
         record = run.records[-1]
-        failed = [event for event in record.phase_events if not event.ok]
+        failed = [event for event in record.phase_events if event.phase in _FAILURES]
         return StepResult(
             step_id=record.step_id,
             decision=record.decision,
@@ -143,11 +173,34 @@ class EngineSession:
             recovered=bool(failed) and run.failure is None,
         )
 
-    def _finish(self) -> None:
+    def _finish(self, interrupt: KeyboardInterrupt | None = None) -> KeyboardInterrupt | None:
+        """End the run; return the interrupt that came before or meanwhile, if any.
+
+        An interrupt here is put off until the result is there.
+        """
         run, engine = self._run, self._engine
-        try:
-            run.seat.registry.teardown(run.tool_context())
-        except Exception as error:
-            run.emit(RuntimePhase.RECOVER, error=str(error), stage="teardown_error")
-        self.result = engine.last_result = run.finish()
-        engine.take_token(run.token)
+        if self.result is not None:
+            return interrupt
+        interrupt = self._interrupt_of(run.end_step) or interrupt
+        while run.closers:
+            interrupt = self._interrupt_of(run.close_next) or interrupt
+        if interrupt is not None and not run.ended:
+            self._interrupt_of(run.interrupted)
+        interrupt = self._interrupt_of(run.end) or interrupt
+        self.result = engine.last_result = result_of(run)
+        engine.drop_token(run.token)
+        interrupt = self._interrupt_of(self._report) or interrupt
+        return interrupt
+
+    def _report(self) -> None:
+        """Tell who listens that the run is over."""
+        self._run.keep("trace", "finalize", self.result)
+        self._run.tell("on_run_end", self.result, self._engine)
+
+    def _interrupt_of(self, work: Callable[[], Any]) -> KeyboardInterrupt | None:
+        _, error = outcome(work)
+        if isinstance(error, KeyboardInterrupt):
+            return error
+        if error is not None:
+            self._run.note("end_error", error_text(error))
+        return None

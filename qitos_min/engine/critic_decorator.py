@@ -44,10 +44,15 @@ def critic(
     Works with and without parentheses. ``name`` is the declared name, the
     function's own if None; ``score`` is the score of verdicts that have none.
     The function returns a CriticResult, a dict of its fields, ``"stop"`` or
-    ``("retry", reason[, instruction_patch])``.
+    ``("retry", reason[, instruction_patch])``. Anything but a function is a
+    ``TypeError``.
     """
 
     def wrap(inner: Callable[..., Any]) -> _FunctionCritic:
-        return _FunctionCritic(inner, name or inner.__name__, score)
+        if isinstance(inner, type) or not callable(inner):
+            what = "a class" if isinstance(inner, type) else type(inner).__name__
+            raise TypeError(f"@critic needs a function, got {what}")
+        own = getattr(inner, "__name__", type(inner).__name__)
+        return _FunctionCritic(inner, name or own, score)
 
     return wrap if function is None else wrap(function)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
+
+from ..core._json import to_json_value
 
 __all__ = ["CriticResult"]
 
@@ -54,15 +55,19 @@ class CriticResult:
             raise ValueError(
                 f"unknown critic action {action!r}; known: {', '.join(_ACTIONS)}"
             )
-        return cls(**{**_shallow(result), "action": word})
+        if not isinstance(result.state_patch, (Mapping, type(None))):
+            kind = type(result.state_patch).__name__
+            raise ValueError(f"state_patch must be a mapping of fields, got {kind}")
+        return cls(
+            word,
+            "" if result.reason is None else result.reason,
+            result.score,
+            {} if result.details is None else result.details,
+            result.modified_prompt,
+            result.instruction_patch,
+            result.state_patch,
+        )
 
-
-def _shallow(result: CriticResult) -> dict[str, Any]:
-    return {f.name: getattr(result, f.name) for f in fields(result)}
-
-
-def usable_score(value: Any) -> float | None:
-    """The finite number that a score says, else None: never a made-up one."""
-    if isinstance(value, (int, float)) and math.isfinite(value):
-        return float(value)
-    return None
+    def to_dict(self) -> dict[str, Any]:
+        """The seven fields as strict JSON, detached."""
+        return to_json_value(self)

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from ..core._limits import check_count
 from ..core.action import ActionExecutionPolicy
 from ..core.agent_spec import AgentRegistry, AgentSpec
-from ..core.task import Task
+from ..core.task import Task, check_limits
 from ..core.tool_registry import ToolRegistry
 from ._protocols import Protocol, resolve_protocol
 from ._result import EngineResult, StepSummary
-from ._run import Seat
+from ._run import Run, Seat
 from ._session import EngineSession
 from ._transfer import TransferTool
 from .cancellation import CancelMode, CancelToken
 from .critic import critic_name
-from .states import ContextConfig, EngineConfig, RuntimeBudget
+from .states import ContextConfig, EngineConfig, RuntimeBudget, RuntimeEvent
 from .stop_criteria import FinalResultCriteria
 
 __all__ = ["Engine", "EngineResult", "StepSummary"]
 
-_AGENT_METHODS = ("init_state", "decide", "reduce")
+_AGENT_METHODS = ("init_state", "decide", "reduce", "should_stop")
 
 
 class Engine:
@@ -32,7 +34,10 @@ class Engine:
     """
 
     max_handoffs = 10
-    """Handoffs in one run; one more is a failure."""
+    """Handoffs in one run; one more is a failure.
+
+    Handing the run on in a circle in which nobody did anything is one at once.
+    """
 
     def __init__(
         self,
@@ -61,44 +66,52 @@ class Engine:
         runtime: Any = None,
     ) -> None:
         self.agent = _checked_agent(agent)
-        registry = tool_registry
-        if registry is None:
-            registry = getattr(agent, "tool_registry", None)
-        self.tool_registry = ToolRegistry() if registry is None else registry
-        if not isinstance(self.tool_registry, ToolRegistry):
-            raise TypeError(
-                f"tool_registry must be a ToolRegistry, got {type(registry).__name__}"
-            )
+        tool_registry = _first(tool_registry, agent, "tool_registry", ToolRegistry())
+        for argument, value, kind in (
+            ("tool_registry", tool_registry, ToolRegistry),
+            ("budget", budget, RuntimeBudget),
+            ("agent_registry", agent_registry, AgentRegistry),
+            ("context_config", context_config, ContextConfig),
+            ("action_execution_policy", action_execution_policy, ActionExecutionPolicy),
+        ):
+            if value is not None and not isinstance(value, kind):
+                what = type(value).__name__
+                raise TypeError(f"{argument} must be of type {kind.__name__}, got {what}")
+        if approval_callback is not None and not callable(approval_callback):
+            what = type(approval_callback).__name__
+            raise TypeError(f"approval_callback must be callable, got {what}")
+        self.tool_registry = tool_registry
         self.budget = RuntimeBudget() if budget is None else budget
+        check_limits(self.budget)
         self.critics = _checked_parts("critics", critics, "evaluate")
         if stop_criteria is None:
             stop_criteria = [FinalResultCriteria()]
         self.stop_criteria = _checked_parts("stop_criteria", stop_criteria, "should_stop")
         self.agent_registry = agent_registry
         self.env = env
-        self.hooks = list(hooks or ())
+        self.hooks = _checked_parts("hooks", hooks)
+        check_count(delegate_depth, "delegate_depth", least=0)
         self.delegate_depth = delegate_depth
         self.shared_memory = shared_memory
         self.protocol = protocol
-        self.parser = parser or getattr(agent, "model_parser", None)
-        self.history = history if history is not None else getattr(agent, "history", None)
-        self.checkpoint_store = checkpoint_store or getattr(runtime, "checkpoint_store", None)
+        self.parser = _first(parser, agent, "model_parser")
+        self.history = _first(history, agent, "history")
+        self.checkpoint_store = _first(checkpoint_store, runtime, "checkpoint_store")
         self.tracing_provider = tracing_provider
         self.trace_writer = trace_writer
         self.recovery_policy = recovery_policy
         self.context_config = context_config or ContextConfig()
-        self.action_policy = (
-            action_execution_policy
-            or getattr(runtime, "action_execution_policy", None)
-            or ActionExecutionPolicy()
+        self.action_policy = _first(
+            action_execution_policy, runtime, "action_execution_policy", ActionExecutionPolicy()
         )
         self.approval_callback = approval_callback
+        self.artifact_resolver = getattr(runtime, "artifact_resolver", None)
         self.auto_approve = auto_approve
         self.runtime = runtime
         self.last_result: EngineResult | None = None
         """Result of the latest run, also of one that Ctrl-C ended."""
         self._token = CancelToken()
-        self._entry_protocol = self._protocol_of(agent)
+        self._entry_protocol = self._protocol_of(agent, getattr(agent, "llm", None))
 
     def run(self, task: str | Task, **state_kwargs: Any) -> EngineResult:
         """Run a task and return the result, whatever happens on the way.
@@ -111,17 +124,46 @@ class Engine:
 
     def session(self, task: str | Task, **state_kwargs: Any) -> EngineSession:
         """Return a run that has not begun, to be taken step by step."""
-        return EngineSession(self, task, state_kwargs)
+        if not isinstance(task, (str, Task)):
+            raise TypeError(f"task must be text or a Task, got {type(task).__name__}")
+        text = task.objective if isinstance(task, Task) else task
+        state = self.agent.init_state(text, **state_kwargs)
+        return EngineSession(self, Run(self, task, state, self.take_token()))
+
+    def resume(self, run_id: str, **state_kwargs: Any) -> EngineResult:
+        """Go on with a saved run where its last finished step ended.
+
+        Raises ``ValueError`` without a checkpoint store, ``KeyError`` for an
+        unknown run and ``StateMigrationError`` for one that cannot be read.
+        """
+        from ._checkpoint import restore  # Runs without a store need none.
+
+        if self.checkpoint_store is None:
+            raise ValueError("resume needs an engine with a checkpoint_store")
+        run = restore(self, run_id, state_kwargs)
+        return EngineSession(self, run, resumed=True).run()
 
     def cancel(self, mode: CancelMode | str = CancelMode.IMMEDIATE) -> None:
         """Stop the run under way, or the next one if there is none; any thread may."""
         self._token.cancel(mode)
 
-    def take_token(self, used: CancelToken | None = None) -> CancelToken:
-        """Return the token of a run that begins, or put a used one aside."""
+    def follow(self, token: CancelToken) -> None:
+        """Be cancelled by the token of another run, within which this one runs."""
+        self._token = token
+
+    def take_token(self) -> CancelToken:
+        """Return the token of a run that begins."""
+        return self._token
+
+    def drop_token(self, used: CancelToken) -> None:
+        """Put the token of a finished run aside, if it was cancelled."""
         if used is self._token and used.mode is not None:
             self._token = CancelToken()
-        return self._token
+
+    def watchers(self) -> list[Any]:
+        """Return the hooks, and what hears of events like one."""
+        sink = getattr(self.runtime, "event_sink", None)
+        return self.hooks if sink is None else [*self.hooks, _EventSink(sink)]
 
     def register_hook(self, hook: Any) -> None:
         """Add a hook for runs that begin later."""
@@ -158,47 +200,76 @@ class Engine:
     def entry_seat(self) -> Seat:
         """Return who begins a run, with the tools registered now."""
         agent = self.agent
-        name = self.agent_registry.name_of(agent) if self.agent_registry else None
+        spec = self.agent_registry.spec_of(agent) if self.agent_registry else None
         return Seat(
-            name=name or agent_name(agent),
+            name=spec.name if spec else agent_name(agent),
             agent=agent,
-            registry=self._run_tools(self.tool_registry, agent),
+            spec=spec,
+            registry=self._run_tools(self.tool_registry, spec),
+            source=self.tool_registry,
             llm=getattr(agent, "llm", None),
             protocol=self._entry_protocol,
+            env=self.env,
+            shared_memory=self.shared_memory,
         )
 
-    def seat_of(self, spec: AgentSpec, first_step: int) -> Seat:
-        """Return who goes on after a handoff, from the given step."""
+    def seat_of(
+        self,
+        spec: AgentSpec,
+        first_step: int,
+        *,
+        known: Seat | None = None,
+        last_step: int | None = None,
+    ) -> Seat:
+        """Return who goes on after a handoff, from the given step.
+
+        ``known`` is the seat of an agent that was at work before.
+        """
+        if last_step is None and spec.max_steps_override is not None:
+            last_step = first_step + spec.max_steps_override
+        if known is not None:
+            return replace(known, last_step=last_step)
         agent = _checked_agent(spec.agent)
-        registry = spec.tools_override
-        if registry is None:
-            registry = getattr(agent, "tool_registry", None) or ToolRegistry()
-        most = spec.max_steps_override
+        source = _first(spec.tools_override, agent, "tool_registry", ToolRegistry())
+        llm = _first(spec.model_override, agent, "llm")
         return Seat(
             name=spec.name,
             agent=agent,
-            registry=self._run_tools(registry, agent),
-            llm=spec.model_override or getattr(agent, "llm", None),
-            protocol=self._protocol_of(agent, spec.model_override),
-            last_step=None if most is None else first_step + most,
+            spec=spec,
+            registry=self._run_tools(source, spec),
+            source=source,
+            llm=llm,
+            protocol=self._protocol_of(agent, llm),
+            env=self.env if spec.shared_env else None,
+            shared_memory=_first(spec.shared_memory, self, "shared_memory"),
+            last_step=last_step,
         )
 
-    def _run_tools(self, registry: ToolRegistry, agent: Any) -> ToolRegistry:
+    def _run_tools(self, registry: ToolRegistry, own: AgentSpec | None) -> ToolRegistry:
         """A copy with the handoff tools, so that the caller's own stays as it is."""
         tools = registry.copy()
         for spec in self.agent_registry or ():
-            if spec.agent is not agent and spec.handoff_tool_name not in tools:
+            if spec is not own and spec.handoff_tool_name not in tools:
                 tools.register(TransferTool(spec))
         return tools
 
-    def _protocol_of(self, agent: Any, llm: Any = None) -> Protocol | None:
-        chosen = self.protocol or getattr(agent, "model_protocol", None)
-        llm = llm or getattr(agent, "llm", None)
+    def _protocol_of(self, agent: Any, llm: Any) -> Protocol | None:
+        chosen = _first(self.protocol, agent, "model_protocol")
         if chosen is None and llm is None:
             return None
         if isinstance(chosen, str) or chosen is None:
             return resolve_protocol(chosen, llm)
         return chosen
+
+
+class _EventSink:
+    """A runtime's event sink in the form of a hook."""
+
+    def __init__(self, sink: Any) -> None:
+        self._sink = sink
+
+    def on_event(self, event: RuntimeEvent, *_: Any) -> None:
+        self._sink(event)
 
 
 def agent_name(agent: Any) -> str:
@@ -224,13 +295,21 @@ def _checked_agent(agent: Any) -> Any:
     return agent
 
 
-def _checked_parts(argument: str, parts: Any, method: str) -> list[Any]:
+def _first(given: Any, source: Any, name: str, default: Any = None) -> Any:
+    """What was given, else what a source has under a name, else the default."""
+    found = getattr(source, name, None) if given is None else given
+    return default if found is None else found
+
+
+def _checked_parts(argument: str, parts: Any, method: str | None = None) -> list[Any]:
     if parts is None:
         return []
     if not isinstance(parts, (list, tuple)):
         raise TypeError(f"{argument} must be a list, got {type(parts).__name__}")
     for index, part in enumerate(parts):
-        if isinstance(part, type) or not callable(getattr(part, method, None)):
-            what = "a class" if isinstance(part, type) else type(part).__name__
+        what = "a class" if isinstance(part, type) else type(part).__name__
+        if isinstance(part, type):
+            raise TypeError(f"{argument}[{index}] must be an instance, got {what}")
+        if method is not None and not callable(getattr(part, method, None)):
             raise TypeError(f"{argument}[{index}] has no {method}() method, got {what}")
     return list(parts)

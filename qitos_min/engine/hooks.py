@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .states import RuntimeEvent, RuntimePhase, StepRecord
+from ..core._foreign import guarded
+from .states import RuntimeEvent, RuntimePhase, StepRecord, utc_now
 
-__all__ = ["EngineHook", "HookContext"]
+__all__ = ["EngineHook", "HookContext", "Listeners", "listeners"]
 
 
 @dataclass
 class HookContext:
-    """What a hook is shown of the moment."""
+    """What a hook is shown of the moment; state and record are the run's own."""
 
     task: str
     step_id: int
@@ -28,13 +30,14 @@ class HookContext:
     error: BaseException | None = None
     stop_reason: str | None = None
     run_id: str = ""
-    ts: str = ""
+    ts: str = field(default_factory=utc_now)
 
 
 class EngineHook:
-    """Override what you want to see; a hook that raises never ends a run.
+    """Override what you want to see; any object with some of the methods will do.
 
-    What it raised is recorded as a RECOVER event with the hook's name.
+    A hook that raises never ends a run: what it raised is recorded as a RECOVER
+    event with the hook's name, and the run calls that hook no more.
     """
 
     def on_run_start(self, task: str, state: Any, engine: Any) -> None:
@@ -89,3 +92,21 @@ class EngineHook:
 
     def on_recover(self, ctx: HookContext, engine: Any) -> None:
         """Something failed; ``ctx.error`` says what."""
+
+
+Listeners = dict[str, list[tuple[Any, Callable[..., Any]]]]
+"""Hooks with their method, by the method's name."""
+
+
+def listeners(hooks: Iterable[Any]) -> Listeners:
+    """Return the methods of hooks that do something, in the order of the hooks."""
+    found: Listeners = {}
+    for hook in hooks:
+        for name in vars(EngineHook):
+            if not name.startswith("on_"):
+                continue
+            method, _ = guarded(getattr, hook, name, None)
+            own = getattr(method, "__func__", None) is not getattr(EngineHook, name)
+            if callable(method) and own:
+                found.setdefault(name, []).append((hook, method))
+    return found

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from ..core._foreign import described, guarded
 from ..core.errors import ErrorCategory, StopReason
 
-__all__ = ["RecoveryDecision", "RecoveryPolicy"]
+__all__ = ["RecoveryDecision", "RecoveryPolicy", "asked", "category_of"]
 
 _RECOVERABLE = (
     ErrorCategory.MODEL,
@@ -17,13 +18,20 @@ _RECOVERABLE = (
 )
 
 
+def category_of(error: BaseException) -> ErrorCategory:
+    """What an exception says of itself in ``category``, else a system error."""
+    found, _ = guarded(getattr, error, "category", None)
+    return found if isinstance(found, ErrorCategory) else ErrorCategory.SYSTEM
+
+
 @dataclass(frozen=True)
 class RecoveryDecision:
-    """What to do about a failure."""
+    """What to do about a failure; only ``handled`` with ``continue_run`` goes on."""
 
     handled: bool
     continue_run: bool
     stop_reason: StopReason | None = None
+    """Why the run ends, if it does; an unrecoverable error if None."""
     note: str | None = None
 
 
@@ -46,10 +54,23 @@ class RecoveryPolicy:
         self, state: Any, phase: str, step_id: int, exc: BaseException
     ) -> RecoveryDecision:
         """Return what to do about ``exc``, raised in a phase of a step."""
-        category = getattr(exc, "category", ErrorCategory.SYSTEM)
-        if category not in _RECOVERABLE:
+        if category_of(exc) not in _RECOVERABLE:
             return RecoveryDecision(False, False, note="not recoverable")
         if self._used >= self.max_recoveries_per_run:
             return RecoveryDecision(False, False, note="too many recoveries")
         self._used += 1
         return RecoveryDecision(True, True, note=f"recovery {self._used}")
+
+
+def asked(policy: Any, *failure: Any) -> RecoveryDecision:
+    """What a policy decides; one that raises or decides nothing ends the run."""
+    answer, error = guarded(policy.handle, *failure)
+    if error is None and not isinstance(answer, RecoveryDecision):
+        kind = type(answer).__name__
+        error = TypeError(f"the policy answered a {kind}, expected a RecoveryDecision")
+    if error is None and answer.stop_reason is not None:
+        reason, error = guarded(StopReason, answer.stop_reason)
+        answer = replace(answer, stop_reason=reason)
+    if error is None:
+        return answer
+    return RecoveryDecision(False, False, note=f"recovery failed: {described(error)}")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime, timezone
 from enum import Enum
 from typing import Any
 
+from ..core import _json
 from ..core._json import to_json_value
 
 __all__ = [
@@ -161,12 +162,17 @@ class StepResult:
 
 
 def _from_dict(cls: type, payload: dict[str, Any]) -> Any:
-    """Build a record from the dict of it, refusing what it does not know."""
-    known = [f.name for f in fields(cls)]
-    unknown = sorted(set(payload) - set(known))
+    """Build a record from a copy of its dict, refusing what does not fit."""
+    if not isinstance(payload, dict):
+        raise ValueError(f"{cls.__name__} needs a dict, got {type(payload).__name__}")
+    known = {f.name: f for f in fields(cls)}
+    unknown = sorted(set(payload) - set(known), key=str)
     if unknown:
         raise ValueError(f"unknown field {unknown[0]!r} of {cls.__name__}")
-    return cls(**payload)
+    for name, f in known.items():
+        if name not in payload and f.default is MISSING and f.default_factory is MISSING:
+            raise ValueError(f"field {name!r} of {cls.__name__} is missing")
+    return cls(**to_json_value(payload))
 
 
 # The traces are built by position in the guides and by people's own code, so
@@ -188,8 +194,8 @@ class CriticTrace:
     state_patch: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as strict JSON, without empty details and patches."""
-        row = to_json_value(self)
+        """The fields by the payload's rules, without empty details and patches."""
+        row = _json.critic_traces([self])[0]
         empty = {"details": {}, "instruction_patch": None, "state_patch": None}
         return {k: v for k, v in row.items() if k not in empty or v != empty[k]}
 
@@ -212,8 +218,8 @@ class HandoffTrace:
     """Messages that arrived, after the strategy."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The five fields as strict JSON."""
-        return to_json_value(self)
+        """The five fields by the payload's rules."""
+        return _json.handoff_traces([self])[0]
 
     @classmethod
     def from_dict(cls, payload: dict[str, Any]) -> HandoffTrace:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..core._json import dumps
+from ..core._json import dumps, to_json_value
 from ..core.errors import StopReason
 
 __all__ = [
@@ -29,7 +29,9 @@ class StopCriteria:
         """Return (stop?, reason, detail).
 
         ``step_count`` is the number of finished steps; ``runtime_info`` has
-        elapsed_seconds and total_tokens. A plain bool is taken too.
+        elapsed_seconds, total_tokens and the budget (budget_max_steps,
+        budget_max_runtime_seconds, budget_max_tokens). A plain bool is taken
+        too; without a reason the run ends as ``agent_condition``.
         """
         raise NotImplementedError
 
@@ -94,7 +96,7 @@ class StagnationCriteria(StopCriteria):
 
     ``signature_fn(state)`` says what counts as a change; without it the whole
     state does, but for its step counter. It belongs to one run at a time: a new
-    run begins where ``step_count`` starts again.
+    run begins where ``step_count`` falls back.
     """
 
     def __init__(
@@ -105,20 +107,23 @@ class StagnationCriteria(StopCriteria):
         self.max_stagnant_steps = max_stagnant_steps
         self._signature_fn = signature_fn or _state_signature
         self._last: Any = None
+        self._step = 0
         self._same = 0
 
     def should_stop(
         self, state: Any, step_count: int, runtime_info: dict[str, Any] | None = None
     ) -> Verdict:
         signature = self._signature_fn(state)
-        unchanged = step_count > 1 and signature == self._last
+        unchanged = step_count > self._step > 0 and signature == self._last
         self._same = self._same + 1 if unchanged else 0
-        self._last = signature
+        self._last, self._step = signature, step_count
         if self._same < self.max_stagnant_steps:
             return False, None, None
         return True, StopReason.STAGNATION, f"no change for {self._same} steps"
 
 
 def _state_signature(state: Any) -> str:
-    values = state if isinstance(state, dict) else getattr(state, "__dict__", {})
-    return dumps({k: v for k, v in values.items() if k != "current_step"})
+    view = to_json_value(state)
+    if isinstance(view, dict):
+        view.pop("current_step", None)
+    return dumps(view)

@@ -1,0 +1,74 @@
+"""Where a run's checkpoints are kept, to resume it after a crash."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from ..core._json import dumps
+
+__all__ = ["FileCheckpointStore", "MemoryCheckpointStore"]
+
+
+class MemoryCheckpointStore:
+    """Checkpoints in memory, as JSON text, so that nothing changes them."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, list[str]] = {}
+
+    def append(self, run_id: str, entry: dict[str, Any]) -> None:
+        """Add the next entry of a run: its beginning first, then its steps."""
+        self._lines.setdefault(run_id, []).append(dumps(entry))
+
+    def load(self, run_id: str) -> list[dict[str, Any]]:
+        """Return the entries of a run in order; an unknown run is a ``KeyError``."""
+        return [json.loads(line) for line in self._lines[run_id]]
+
+    def list_runs(self) -> list[str]:
+        """Return the ids of all runs, oldest first."""
+        return list(self._lines)
+
+
+class FileCheckpointStore:
+    """Checkpoints in a folder, one file of JSON lines for each run.
+
+    An entry is on disk when ``append`` returns; a line that a killed process
+    left unfinished is passed over when the run is loaded, and cut off before
+    the next entry.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def append(self, run_id: str, entry: dict[str, Any]) -> None:
+        """Add the next entry of a run: its beginning first, then its steps."""
+        with open(self._path(run_id), "a+b") as file:
+            end = file.seek(0, os.SEEK_END)
+            if end:
+                file.seek(end - 1)
+                if file.read(1) != b"\n":
+                    file.seek(0)
+                    file.truncate(file.read().rfind(b"\n") + 1)
+            file.write(dumps(entry).encode("utf-8") + b"\n")
+            file.flush()
+
+    def load(self, run_id: str) -> list[dict[str, Any]]:
+        """Return the entries of a run in order; an unknown run is a ``KeyError``."""
+        path = self._path(run_id)
+        if not path.exists():
+            raise KeyError(run_id)
+        lines = path.read_bytes().split(b"\n")[:-1]
+        return [json.loads(line) for line in lines]
+
+    def list_runs(self) -> list[str]:
+        """Return the ids of all runs, oldest first."""
+        paths = sorted(self.folder.glob("*.jsonl"), key=lambda p: (p.stat().st_mtime, p.name))
+        return [path.stem for path in paths]
+
+    def _path(self, run_id: str) -> Path:
+        if not run_id or not run_id.replace("_", "").replace("-", "").isalnum():
+            raise ValueError(f"expected a run id of letters, digits, - and _, got {run_id!r}")
+        return self.folder / f"{run_id}.jsonl"

@@ -47,9 +47,9 @@ import os
 import re
 import sys
 from collections import deque, namedtuple
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import Enum
-from itertools import chain, islice
+from itertools import chain, count, islice
 from types import SimpleNamespace
 
 if sys.version_info < (3, 10):
@@ -91,7 +91,7 @@ class SnowlCompatError(ValueError):
     """
 
     def __init__(self, message, path=""):
-        super().__init__(f"{path}: {message}" if path else message)
+        super().__init__(_encodable(f"{path}: {message}" if path else message))
         self.message = message
         self.path = path
 
@@ -117,7 +117,12 @@ class _Report:
         if self.strict:
             raise SnowlCompatError(message, _path_text(where))
         if self.issues is not None:
-            self.issues.append(Issue(_path_text(where), message))
+            self.issues.append(Issue(_path_text(where), _encodable(message)))
+
+
+def _encodable(text):
+    """The text with lone surrogates, which UTF-8 cannot hold, as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _path_text(where):
@@ -132,7 +137,7 @@ def _path_text(where):
             parts.append(f".{key}")
         else:
             parts.append(f"[{json.dumps(key)}]")
-    return "".join(reversed(parts))
+    return _encodable("".join(reversed(parts)))
 
 
 _MISSING = type("_Missing", (), {"__repr__": lambda self: "missing"})()
@@ -164,7 +169,7 @@ def _shown(value):
     kind = type(value)
     if kind is str:
         return repr(value[:80])
-    if value is None or kind in (bool, float):
+    if value is None or kind is bool or kind is float:
         return repr(value)
     if kind is int and value.bit_length() < 2000:
         return repr(value)
@@ -180,13 +185,23 @@ def _mro(kind):
     return type.__dict__["__mro__"].__get__(kind)
 
 
+def _declared(kind, name):
+    """What the type itself, not ``__getattr__``, has by a name, or missing."""
+    for base in _mro(kind):
+        table = type.__dict__["__dict__"].__get__(base)
+        if name in table:
+            return table[name]
+    return _MISSING
+
+
 def _declares(kind, name):
-    """Whether the type itself, not ``__getattr__``, has the attribute."""
-    return any(name in type.__dict__["__dict__"].__get__(base) for base in _mro(kind))
+    return _declared(kind, name) is not _MISSING
 
 
 def _is_mapping(value):
-    return isinstance(value, dict) or issubclass(type(value), Mapping)
+    # By type: an object may lie about its class, and a class about its hash.
+    kind = type(value)
+    return issubclass(kind, dict) or _attempt(issubclass, kind, Mapping) == (True, True)
 
 
 def _has(source, name):
@@ -196,7 +211,7 @@ def _has(source, name):
     if _declares(type(source), name):
         return True
     ok, own = _attempt(object.__getattribute__, source, "__dict__")
-    return ok and isinstance(own, dict) and name in own
+    return ok and issubclass(type(own), dict) and dict.__contains__(own, name)
 
 
 def _has_any(source, names):
@@ -215,25 +230,30 @@ def _read(source, name, where, report):
         ok, value = _attempt(getattr, source, name)
     if ok:
         return value
-    report((where, name), f"reading it raised {_type_name(value)}")
-    return _MISSING
+    if type(_declared(type(source), name)) is not type(_Report.issues):
+        report((where, name), f"reading it raised {_type_name(value)}")
+    return _MISSING  # A slot that was never filled is no issue.
 
 
-def _read_first(source, names, where, report):
-    """The first of several names that says something, else None or missing."""
-    value = _MISSING
-    for name in names:
-        value = _read(source, name, where, report)
-        if value is not _MISSING and value is not None:
-            break
-    return value
+_METHOD_TYPES = (type(_mro), type(list.__iter__), type(list.append))
+
+
+def _has_method(value, name):
+    """Whether the type has it as a function, which a mock's methods are not."""
+    return issubclass(type(_declared(type(value), name)), _METHOD_TYPES)
 
 
 def _is_iterable(value):
     """Whether it may be walked as a list: text, bytes and classes may not."""
-    return not isinstance(value, (str, bytes, bytearray, type)) and issubclass(
-        type(value), Iterable
-    )
+    if issubclass(type(value), (str, bytes, bytearray, range, type)):
+        return False
+    return _has_method(value, "__iter__")
+
+
+def _is_issue(value):
+    """Whether it is an ``Issue``, of this or another copy of the file."""
+    named = issubclass(type(value), tuple) and _has(value, "path") and _has(value, "message")
+    return named and all(type(part) is str for part in tuple.__iter__(value))
 
 
 def _elements(value, known, where, report, outer=()):
@@ -249,35 +269,40 @@ def _elements(value, known, where, report, outer=()):
         yield value, (where, 0)
         return
     if _is_mapping(value):
-        ok, items = _attempt(lambda: list(value.values()))
-        if not (ok and items and all(_has_any(item, known) for item in items)):
+        items = _values(value)
+        if not all(_has_any(item, known) for item in items):
             yield value, (where, 0)
             return
         value = items
     if not _is_iterable(value):
         report(where, f"expected a list, got {_shown(value)}")
         return
-    if any(value is above for above in outer):
-        report(where, "the list contains itself")
+    if len(outer) > _MAX_DEPTH or any(value is above for above in outer):
+        report(where, "expected a list of records, got too many lists in lists")
         return
     ok, iterator = _attempt(iter, value)
-    index = 0
-    while ok:
-        ok, element = _attempt(next, iterator, _MISSING)
+    for index in count():
+        ok, element = _attempt(next, iterator, _MISSING) if ok else (ok, iterator)
         place = (where, index)
-        index += 1
+        if element is _MISSING:
+            return
         if not ok:
             report(place, f"reading on raised {_type_name(element)}")
-        elif element is _MISSING:
             return
-        elif _is_mapping(element) or _has_any(element, known):
+        if _is_mapping(element) or _has_any(element, known):
             yield element, place
-        elif type(element) in (list, tuple):
+        elif _is_issue(element):
+            report((None, element.path), element.message)
+        elif issubclass(type(element), (list, tuple)):
             yield from _elements(element, known, place, report, (*outer, value))
-        elif _has(element, "path") and _has(element, "message"):
-            report((None, str(element.path)), str(element.message))
         else:
             report(place, f"expected a record, got {_shown(element)}; skipped")
+
+
+def _values(mapping):
+    """The values of a mapping; itself as the only one if they cannot be had."""
+    ok, values = _attempt(lambda: list(mapping.values()))
+    return values if ok else [mapping]
 
 
 # ---------------------------------------------------------------------------
@@ -288,14 +313,10 @@ _MAX_DEPTH = 100
 _MAX_VALUES = 1_000_000
 _MAX_DIGITS = 4300
 
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
-
-
-def _compact(value):
-    """Strict JSON as its own text, which is what keys and patches become."""
-    return json.dumps(
-        value, ensure_ascii=False, allow_nan=False, separators=(",", ":")
-    )
+_compact = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":")
+).encode
+"""Strict JSON as its own text, which is what keys and patches become."""
 
 
 def _is_a(kind, module, name):
@@ -304,7 +325,7 @@ def _is_a(kind, module, name):
     A module that nobody has imported has no instances.
     """
     wanted = getattr(sys.modules.get(module), name, None)
-    return isinstance(wanted, type) and issubclass(kind, wanted)
+    return any(base is wanted for base in _mro(kind))
 
 
 def _clean_text(text, where, report):
@@ -323,35 +344,42 @@ def _is_long(number):
     """Whether an int has more digits than may be written here."""
     if number.bit_length() < 2000:
         return False
+    # A process may allow fewer, and then json.dumps refuses them too.
     allowed = getattr(sys, "get_int_max_str_digits", int)() or _MAX_DIGITS
     return abs(number) >= 10 ** min(allowed, _MAX_DIGITS)
 
 
 _TEXT_TYPES = (("decimal", "Decimal"), ("uuid", "UUID"), ("fractions", "Fraction"))
-_PLAIN_FORMS = (("to_dict",), ("model_dump",), ("tolist", "dtype"), ("item", "dtype"))
-_FUNCTION_TYPES = (type(_compact), type(len), type(_Report().__call__))
+_PLAIN_FORMS = ("to_dict", "model_dump")
+_ARRAY_FORMS = ("tolist", "item")
+_FUNCTION_TYPES = (type(_is_a), type(len), type(_compact))
+
+
+def _names(value):
+    """Module and name of a class, function or module; of others nothing."""
+    kind = type(value)
+    if issubclass(kind, type):
+        slots = [type.__dict__[name] for name in ("__module__", "__qualname__")]
+        found = [_attempt(slot.__get__, value)[1] for slot in slots]
+    elif issubclass(kind, _FUNCTION_TYPES):
+        found = [_attempt(getattr, value, n)[1] for n in ("__module__", "__qualname__")]
+    else:
+        found = [_attempt(getattr, value, "__name__")[1]] if kind is type(sys) else []
+    return [name for name in found if issubclass(type(name), str)]
 
 
 def _marker(value):
     """What stands for a value that JSON cannot hold: its name, no address."""
-    kind = type(value)
-    if issubclass(kind, type) or kind not in (*_FUNCTION_TYPES, type(sys)):
-        named = value if issubclass(kind, type) else kind
-        slots = type.__dict__
-        names = [slots[name].__get__(named) for name in ("__module__", "__qualname__")]
-    else:
-        wanted = ("__name__",) if kind is type(sys) else ("__module__", "__qualname__")
-        names = [_attempt(getattr, value, name)[1] for name in wanted]
-    text = ".".join(name if isinstance(name, str) else "?" for name in names)
+    text = ".".join(_names(value) or _names(type(value)))
     return {"$unserializable": _clean_text(text, None, _Report())}
 
 
 class _Walk:
     """One conversion of one field: the place of issues, and what is left of it.
 
-    ``convert`` is the whole table of values, in order; the first row that
-    matches wins. Whatever it is given, it returns a tree of new dicts and
-    lists with str, int, float, bool and None.
+    ``convert`` and ``compound`` are the whole table of values, in order; the
+    first row that matches wins. Whatever they are given, they return a tree of
+    new dicts and lists with str, int, float, bool and None.
     """
 
     __slots__ = ("above", "left", "report")
@@ -364,18 +392,20 @@ class _Walk:
     def convert(self, value, where, level=1):
         self.left -= 1
         if self.left < 0:
-            self.report(where, f"expected at most {_MAX_VALUES} values")
+            if self.left == -1:
+                self.report(where, f"expected at most {_MAX_VALUES} values")
             return {"$truncated": "size"}
         kind = type(value)
         if value is None or kind is bool:
             return value
         if issubclass(kind, str):
             return _clean_text(str.__str__(value), where, self.report)
-        if issubclass(kind, int):
-            return self.integer(int.__int__(value), where)
+        if issubclass(kind, int) and not _is_long(int.__int__(value)):
+            return int.__int__(value)
         if issubclass(kind, float):
             return self.number(float.__float__(value), where)
-        if level > _MAX_DEPTH:
+        deep = level > _MAX_DEPTH
+        if deep and not self.may_be_scalar(value, kind):
             self.report(where, f"expected at most {_MAX_DEPTH} levels")
             return {"$truncated": "depth"}
         if id(value) in self.above:
@@ -383,15 +413,20 @@ class _Walk:
             return {"$cycle": True}
         self.above.add(id(value))
         try:
-            return self.compound(value, kind, where, level)
+            made = self.compound(value, kind, where, level)
+        except RecursionError:
+            # The caller left little of the stack: what fits on it is written.
+            self.report(where, "expected fewer levels, so near the stack's end")
+            made = {"$truncated": "depth"}
         finally:
             self.above.discard(id(value))
+        return {"$truncated": "depth"} if deep and type(made) is dict else made
 
-    def integer(self, value, where):
-        if not _is_long(value):
-            return value
-        self.report(where, f"expected at most {_MAX_DIGITS} digits, got int")
-        return {"$unserializable": "builtins.int"}
+    def may_be_scalar(self, value, kind):
+        """Whether it may become text, a number or a flag at the last level."""
+        if issubclass(kind, Enum) or _declares(kind, "dtype"):
+            return True
+        return self.text_of(value, kind) is not None
 
     def number(self, value, where):
         if math.isfinite(value):
@@ -400,12 +435,21 @@ class _Walk:
         return None
 
     def compound(self, value, kind, where, level):
+        if kind is dict:  # The most frequent kinds are no other's subclass.
+            return self.members(value, where, level, value.items)
+        if kind is list:
+            return self.array(value, where, level)
+        if issubclass(kind, int):
+            self.report(where, f"expected at most {_MAX_DIGITS} digits, got int")
+            return {"$unserializable": "builtins.int"}
         if issubclass(kind, Enum):
             return self.result(value, where, level, lambda: value.value)
         if _declares(kind, "__dataclass_fields__") and "dataclasses" in sys.modules:
-            return self.dataclass(value, where, level)
+            return self.dataclass(value, kind, where, level)
         if issubclass(kind, tuple) and _declares(kind, "_fields"):
-            return self.members(value, where, level, lambda: zip(value._fields, value))
+            names, items = _attempt(lambda: kind._fields)[1], tuple.__iter__(value)
+            if type(names) is tuple and len(names) == tuple.__len__(value):
+                return self.members(value, where, level, lambda: zip(names, items))
         if _is_mapping(value):
             return self.members(value, where, level, lambda: value.items())
         if issubclass(kind, (list, tuple, deque, range)):
@@ -416,57 +460,63 @@ class _Walk:
         if text is not None:
             return self.result(value, where, level, text)
         if issubclass(kind, (bytes, bytearray, memoryview)):
-            ok, text = _attempt(binascii.b2a_base64, value)
-            if ok:
-                return {"$bytes": text.decode("ascii").rstrip("\n")}
-            return self.unserializable(value, where)
+            ok, data = _attempt(lambda: memoryview(value).tobytes())
+            if not ok:
+                return self.unserializable(value, where)
+            return {"$bytes": binascii.b2a_base64(data, newline=False).decode("ascii")}
         if issubclass(kind, BaseException):
             return self.exception(value, where)
         return self.foreign(value, kind, where, level)
 
     def result(self, value, where, level, call):
-        """Convert what the call makes of a value, one level deeper."""
+        """Convert what the call makes of a value, in whose place it stands."""
         ok, made = _attempt(call)
         if not ok:
             return self.unserializable(value, where, f"which raised {_type_name(made)}")
-        if made is value or type(made) is type(value):
+        if made is value:
             return self.unserializable(value, where, "which converts to itself")
-        return self.convert(made, where, level + 1)
+        self.left += 1
+        return self.convert(made, where, level)
 
     def unserializable(self, value, where, why=""):
         name = _type_name(value)
         self.report(where, f"expected a JSON value, got {name} {why}".rstrip())
         return _marker(value)
 
-    def dataclass(self, value, where, level):
-        ok, fields = _attempt(sys.modules["dataclasses"].fields, value)
+    def dataclass(self, value, kind, where, level):
+        """An object of the fields that are set; one that raises is a marker."""
+        ok, names = _attempt(
+            lambda: [str(field.name) for field in sys.modules["dataclasses"].fields(kind)]
+        )
         if not ok:
             return self.unserializable(value, where)
         result = {}
-        for name in [field.name for field in fields]:
-            if not _has(value, name):
-                continue
-            found = _read(value, name, where, self.report)
+        for name in names:
             place = (where, name)
-            if found is _MISSING:
-                result[name] = _marker(value)
-            else:
+            ok, found = _attempt(getattr, value, name)
+            if ok:
                 result[name] = self.convert(found, place, level + 1)
+            elif type(found) is not AttributeError:
+                self.report(place, f"reading it raised {_type_name(found)}")
+                result[name] = _marker(value)
             if self.left < 0:
                 break
         return result
 
     def members(self, value, where, level, call):
-        ok, items = _attempt(lambda: [(k, v) for k, v in islice(call(), self.left + 1)])
+        ok, items = _attempt(
+            lambda: [(k, v) for k, v in list(islice(call(), self.left + 1))]
+        )
         if not ok:
             return self.unserializable(value, where, f"which raised {_type_name(items)}")
-        result = {}
+        result, numbers = {}, {}
         for key, item in items:
             name = self.key(key, where, level)
             if name in result:
-                number = 2
+                number = numbers.get(name, 2)
                 while f"{name}#{number}" in result:
                     number += 1
+                numbers[name] = number + 1
                 self.report(where, f"two keys become {_shown(name)}")
                 name = f"{name}#{number}"
             result[name] = self.convert(item, (where, name), level + 1)
@@ -476,11 +526,10 @@ class _Walk:
 
     def key(self, key, where, level):
         """The text of a mapping's key."""
-        kind = type(key)
-        if issubclass(kind, Enum) and not issubclass(kind, str):
-            ok, found = _attempt(lambda: key.value)
-            key = found if ok else key
-        if isinstance(key, float) and not math.isfinite(key):
+        if type(key) is str:
+            return _clean_text(key, where, self.report)
+        key = _unwrapped(key)
+        if issubclass(type(key), float) and not math.isfinite(float.__float__(key)):
             return json.dumps(float.__float__(key))
         self.left += 1  # A key is no value of its own.
         key = self.convert(key, where, level + 1)
@@ -506,15 +555,18 @@ class _Walk:
         ok, items = _attempt(lambda: list(islice(value, self.left + 1)))
         if not ok:
             return self.unserializable(value, where, f"which raised {_type_name(items)}")
+        if len(items) > self.left:
+            self.left, items = -1, ()
         try:
             for item in items:
                 place, told = [where, 0], []
                 self.report = lambda *issue, told=told: told.append(issue)
                 made = self.convert(item, place, level + 1)
-                rows.append((_compact(made), made, place, told))
+                words = told and [(_path_text(spot), said) for spot, said in told]
+                rows.append(((_compact(made), words), made, place, told))
         finally:
             self.report = report
-        if self.left < 0:
+        if self.left < 0:  # Which items came first is an accident.
             report(where, f"expected at most {_MAX_VALUES} values")
             return {"$truncated": "size"}
         rows.sort(key=lambda row: row[0])
@@ -528,12 +580,12 @@ class _Walk:
     def text_of(value, kind):
         """How a date, a number type, an identifier or a path becomes text."""
         if any(_is_a(kind, "datetime", name) for name in ("date", "time")):
-            return value.isoformat
+            return lambda: value.isoformat()
         if _is_a(kind, "datetime", "timedelta"):
-            return value.total_seconds
+            return lambda: value.total_seconds()
         if any(_is_a(kind, *name) for name in _TEXT_TYPES):
             return lambda: str(value)
-        if _declares(kind, "__fspath__"):
+        if _has_method(value, "__fspath__"):
             return lambda: os.fsdecode(os.fspath(value))
         return None
 
@@ -542,19 +594,28 @@ class _Walk:
         if not ok:
             self.report(where, f"its text raised {_type_name(message)}")
             message = ""
-        message = _clean_text(message, (where, "message"), self.report)
+        message = _clean_text(str.__str__(message), (where, "message"), self.report)
+        given = BaseException.args.__get__(value)
+        if not all(issubclass(type(arg), (str, int)) for arg in given):
+            # The repr of a foreign object has its address, which says nothing.
+            message = re.sub(" at 0x[0-9A-Fa-f]+", "", message)
         return {"type": _type_name(value), "message": message}
 
     def foreign(self, value, kind, where, level):
         """An object that offers a plain form of itself, else its marker."""
         why = ""
-        for method, *needs in _PLAIN_FORMS:
-            if not _declares(kind, method) or not all(_has(value, n) for n in needs):
+        arrays = _ARRAY_FORMS if _has(value, "dtype") else ()
+        for method in (*_PLAIN_FORMS, *arrays):
+            if not _declares(kind, method):
                 continue
             ok, made = _attempt(lambda: getattr(value, method)())
-            if ok:
+            if not ok:
+                why = why or f"whose {method}() raised {_type_name(made)}"
+            elif method in _PLAIN_FORMS:
+                return self.result(value, where, level + 1, lambda: made)
+            else:
+                made = value if type(made) is kind else made
                 return self.result(value, where, level, lambda: made)
-            why = why or f"whose {method}() raised {_type_name(made)}"
         return self.unserializable(value, where, why)
 
 
@@ -578,13 +639,17 @@ def to_json_value(value, *, strict=False, issues=None):
 
 def _unwrapped(value):
     """The plain value inside an Enum member or a NumPy-like scalar."""
-    if isinstance(value, (str, int, float)):
-        return value
-    if issubclass(type(value), Enum):
-        return _attempt(lambda: value.value)[1]
-    if _declares(type(value), "item") and _has(value, "dtype"):
-        ok, item = _attempt(lambda: value.item())
-        return item if ok else value
+    for _ in range(3):  # One may hold another.
+        kind, ok = type(value), False
+        if value is None or issubclass(kind, (str, int, float)):
+            break
+        if issubclass(kind, Enum):
+            ok, inner = _attempt(lambda: value.value)
+        elif _declares(kind, "item") and _has(value, "dtype"):
+            ok, inner = _attempt(lambda: value.item())
+        if not ok:
+            break
+        value = inner
     return value
 
 
@@ -602,14 +667,23 @@ def _number(value):
     if issubclass(kind, float):
         value = float.__float__(value)
         return value if math.isfinite(value) else None
-    for module, name in (("decimal", "Decimal"), ("fractions", "Fraction")):
-        if _is_a(kind, module, name):
-            ok, whole = _attempt(int, value)
-            if ok and whole == value:
-                return None if _is_long(whole) else whole
-            ok, value = _attempt(float, value)
-            return value if ok and math.isfinite(value) else None
+    if _is_exact_number(kind):
+        ok, number = _attempt(_nearest, value)
+        return number if ok and type(number) in (int, float) else None
     return None
+
+
+def _is_exact_number(kind):
+    return _is_a(kind, "decimal", "Decimal") or _is_a(kind, "fractions", "Fraction")
+
+
+def _nearest(value):
+    """The int equal to a finite Decimal or Fraction, else the nearest float."""
+    number = float(value)
+    if not math.isfinite(number):
+        return None  # An int of an exponent like 1e999999999 would not end.
+    whole = int(value)
+    return whole if whole == value else number
 
 
 def _number_in(text):
@@ -634,18 +708,22 @@ def _read_text(value, default, where, report):
     kind = type(value)
     if issubclass(kind, str):
         return _clean_text(str.__str__(value), where, report)
-    if kind is bool or _number(value) is not None:
-        return _compact(value if kind is bool else _number(value))
+    number = value if kind is bool else _number(value)
+    if number is not None and not _is_exact_number(kind):
+        return _compact(number)
     ok, text = False, None
-    if issubclass(kind, (bytes, bytearray)):
-        ok, text = _attempt(bytes(value).decode, "utf-8", "replace")
-        if "\ufffd" in text:
+    if number is not None:
+        ok, text = _attempt(str, value)  # A Decimal keeps its digits.
+    elif issubclass(kind, (bytes, bytearray)):
+        ok, text = _attempt(str, value, "utf-8")
+        if type(text) is UnicodeDecodeError:
             report(where, "expected UTF-8 text, got bytes that are not")
-    elif _declares(kind, "__fspath__"):
+            ok, text = _attempt(str, value, "utf-8", "replace")
+    elif _has_method(value, "__fspath__"):
         ok, text = _attempt(lambda: os.fsdecode(os.fspath(value)))
-    elif not _is_mapping(value) and _has(value, "name"):
+    elif not issubclass(kind, Enum) and not _is_mapping(value) and _has(value, "name"):
         ok, text = _attempt(getattr, value, "name")
-    if ok and isinstance(text, str):
+    if ok and issubclass(type(text), str):
         return _clean_text(str.__str__(text), where, report)
     report(where, f"expected text, got {_shown(value)}")
     return default
@@ -669,8 +747,8 @@ def _read_strategy(value, default, where, report):
 def _read_score(value, default, where, report):
     if value is _MISSING:
         return default
-    number = float(value) if isinstance(value, bool) else _number(value)
-    ok, score = _attempt(float, number)
+    plain = _unwrapped(value)
+    ok, score = _attempt(float, plain if type(plain) is bool else _number(plain))
     if ok and math.isfinite(score):
         return score
     report(where, f"expected a finite number, got {_shown(value)}")
@@ -678,14 +756,21 @@ def _read_score(value, default, where, report):
 
 
 def _read_integer(value, default, where, report):
-    """An integer; None and missing are the default, which may be None."""
+    """An integer; None and missing are the default, which may be None.
+
+    Of text and number-like objects the whole part is used, which is told.
+    """
     if value is None or value is _MISSING:
         return default
     number = _integer(value)
-    if number is None:
-        report(where, f"expected an integer, got {_shown(value)}")
-        return default
-    return number
+    if number is not None:
+        return number
+    found = f"got {_shown(value)}"
+    if not issubclass(type(value), float) and _number(value) is not None:
+        default = int(_number(value))
+        found = f"{found}; using {default}"
+    report(where, f"expected an integer, {found}")
+    return default
 
 
 def _read_count(value, default, where, report):
@@ -712,10 +797,10 @@ def _read_flag(value, default, where, report):
     if value is None or value is _MISSING:
         return False
     value = _unwrapped(value)
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        word = value.strip().lower()
+    if value is None or type(value) is bool:
+        return bool(value)
+    if issubclass(type(value), str):
+        word = str.__str__(value).strip().lower()
         if word in ("true", "yes", "1", "false", "no", "0"):
             return word in ("true", "yes", "1")
     elif _number(value) is not None:
@@ -727,7 +812,9 @@ def _read_flag(value, default, where, report):
 def _read_object(value, default, where, report):
     if value is None or value is _MISSING:
         return {} if default == {} else default
-    converted = _Walk(report).convert(value, where)
+    # An array will stand one level deeper, under "value".
+    level = 1 + issubclass(type(value), (list, tuple, deque, range, set, frozenset))
+    converted = _Walk(report).convert(value, where, level)
     return converted if isinstance(converted, dict) else {"value": converted}
 
 
@@ -750,22 +837,33 @@ def _read_texts(value, default, where, report):
     """A list of text; a lone text is one element, a set is sorted."""
     if value is None or value is _MISSING:
         return []
-    kind = type(value)
-    if issubclass(kind, (str, bytes)):
-        value = [value]
-    elif not issubclass(kind, (list, tuple, set, frozenset, deque)):
+    unordered = issubclass(type(value), (set, frozenset))
+    if issubclass(type(value), (str, bytes)):
+        value = (value,)
+    if not unordered and not issubclass(type(value), (list, tuple, deque)):
         report(where, f"expected a list of text, got {_shown(value)}")
         return []
-    elif issubclass(kind, (set, frozenset)):
-        value = to_json_value(value)  # In an order that the hash seed cannot change.
-    texts = []
-    for index, item in enumerate(value):
-        text = _read_text(item, None, (where, index), report)
+    ok, items = _attempt(lambda: list(islice(value, _MAX_VALUES + 1)))
+    if not ok:
+        report(where, f"reading it raised {_type_name(items)}")
+        return []
+    if len(items) > _MAX_VALUES:
+        report(where, f"expected at most {_MAX_VALUES} values")
+        items.pop()
+    texts, told = [], []
+    for index, item in enumerate(items):
+        place = where if unordered else (where, index)
+        text = _read_text(item, None, place, lambda *issue: told.append(issue))
         if text is not None:
             texts.append(text)
-        elif item is None:
-            report((where, index), "expected text, got None")
-    return sorted(texts) if issubclass(kind, (set, frozenset)) else texts
+        elif _unwrapped(item) is None:
+            told.append((place, f"expected text, got {_shown(item)}"))
+    if unordered:  # The hash seed must not show.
+        texts.sort()
+        told.sort(key=lambda issue: issue[1])
+    for issue in told:
+        report(*issue)
+    return texts
 
 
 _PERMISSION_FLAGS = ("filesystem_read", "filesystem_write", "network", "command")
@@ -776,21 +874,28 @@ def _read_permissions(value, default, where, report):
     flags = dict.fromkeys(_PERMISSION_FLAGS, False)
     if value is None or value is _MISSING:
         return flags
-    if not _is_mapping(value) and not _has_any(value, _PERMISSION_FLAGS):
+    if _is_mapping(value):
+        ok, pairs = _attempt(
+            lambda: [(k, v) for k, v in islice(value.items(), _MAX_VALUES)]
+        )
+        if not ok:
+            report(where, f"reading it raised {_type_name(pairs)}")
+            return flags
+    elif _has_any(value, _PERMISSION_FLAGS):
+        names = (*_PERMISSION_FLAGS, *_further_names(value))
+        pairs = [(name, _read(value, name, where, report)) for name in names]
+    else:
         report(where, f"expected an object of flags, got {_shown(value)}")
         return flags
-    for name in (*_PERMISSION_FLAGS, *_further_names(value)):
-        place = (where, name)
-        flag = _read_flag(_read(value, name, where, report), False, place, report)
-        flags[_clean_text(name, place, report)] = flag
+    for key, item in pairs:
+        name = _Walk(report).key(key, where, 1)
+        flags[name] = _read_flag(item, False, (where, name), report)
     return flags
 
 
 def _further_names(value):
-    """Public names of a mapping or object beyond the four documented flags."""
-    if _is_mapping(value):
-        ok, names = _attempt(lambda: list(value))
-    elif _declares(type(value), "__dataclass_fields__"):
+    """Public names of an object beyond the four documented flags."""
+    if _declares(type(value), "__dataclass_fields__"):
         ok, names = _attempt(lambda: list(type(value).__dataclass_fields__))
     else:
         ok, names = _attempt(lambda: list(object.__getattribute__(value, "__dict__")))
@@ -871,6 +976,13 @@ _HANDOFF_FIELDS = (
     _Field("messages_passed", _read_count, 0, _COUNT),
 )
 
+_ISSUE = {
+    "type": "object",
+    "properties": {"path": _TEXT, "message": _TEXT},
+    "required": ["path", "message"],
+    "additionalProperties": False,
+}
+
 _RUN_FIELDS = (
     _Field("run_id", _read_text, None, _nullable(_TEXT)),
     _Field("agent_name", _read_text, None, _nullable(_TEXT)),
@@ -881,7 +993,7 @@ _RUN_FIELDS = (
     _Field("tool_calls_by_name", _read_object, None, _nullable(_OBJECT)),
     _Field("success_rate", _read_budget, None, {"type": ["number", "null"]}),
     _Field("partial", _read_json, None, {"type": ["boolean", "null"]}),
-    _Field("issues", _read_json, [], {"type": "array"}),
+    _Field("issues", _read_json, [], {"type": "array", "items": _ISSUE}),
 )
 
 
@@ -938,10 +1050,12 @@ def _row(fields, source, where, report, **known):
 # The sections
 # ---------------------------------------------------------------------------
 
-_RECORD_NAMES = ("critic_outputs", "phase_events", "step_id", "decision", "actions")
+_OWN_RECORD_NAMES = ("critic_outputs", "phase_events", "decision", "actions")
+_RECORD_NAMES = (*_OWN_RECORD_NAMES, "step_id")
 _CRITIC_NAMES = ("action", "critic_name", "score", "reason", "details")
-_EVENT_NAMES = ("phase", "from_agent", "to_agent", "payload")
-_SPEC_NAMES = ("name", "permissions", "spec", "needs_approval")
+_HANDOFF_NAMES = ("from_agent", "to_agent", "from", "to")
+_EVENT_NAMES = ("phase", "payload", *_HANDOFF_NAMES)
+_SPEC_NAMES = ("name", "permissions", "spec", "needs_approval", "function")
 
 
 def _step_id(source, where, report, position, outer=None):
@@ -966,53 +1080,42 @@ def _critic_row(output, where, report, position, outer=None):
         if "modified_prompt" in row["details"]:
             report(place, "the details have that key already; left out")
         else:
-            row["details"]["modified_prompt"] = _Walk(report).convert(prompt, place)
+            row["details"]["modified_prompt"] = _Walk(report).convert(prompt, place, 2)
     return row
 
 
-def _critic_rows(records, where, report, seen=None):
-    """Yield the rows of step records, or of critic outputs by themselves.
-
-    ``seen(record, place, position)`` is told of every record on the way.
-    """
-    for position, (record, place) in enumerate(
-        _elements(records, _RECORD_NAMES + _CRITIC_NAMES, where, report)
-    ):
-        if seen is not None:
-            seen(record, place, position)
-        if not _has(record, "critic_outputs"):
-            if _has_any(record, _CRITIC_NAMES):
-                yield _critic_row(record, place, report, position)
-            continue
-
-        def record_step(record=record, place=place, position=position):
-            return _step_id(record, place, report, position)
-
-        outputs = _read(record, "critic_outputs", place, report)
-        inner = (place, "critic_outputs")
-        for output, spot in _elements(outputs, _CRITIC_NAMES, inner, report):
-            yield _critic_row(output, spot, report, position, record_step)
+def _is_record(element):
+    """Whether it is a step record, not a critic's verdict by itself."""
+    return _has_any(element, _OWN_RECORD_NAMES) or not _has_any(element, _CRITIC_NAMES)
 
 
 def _phase(event, where, report):
     """The upper-case name of an event's phase, whatever form it has."""
     value = _read(event, "phase", where, report)
-    if isinstance(value, Enum) and not isinstance(_unwrapped(value), str):
+    if issubclass(type(value), Enum) and not issubclass(type(_unwrapped(value)), str):
         value = _attempt(lambda: value.name)[1]
     value = _unwrapped(value)
-    return value.rpartition(".")[2].upper() if isinstance(value, str) else ""
+    if not issubclass(type(value), str):
+        return ""
+    return str.__str__(value).rpartition(".")[2].upper()
 
 
 def _handoff_row(event, where, report, position, outer=None):
-    body, place = event, where
-    if _has(event, "phase"):
-        body, place = _read(event, "payload", where, report), (where, "payload")
-        body = {} if body is None or body is _MISSING else body
-    known = {"step_id": _step_id(event, where, report, position, outer)}
+    """The row of a START event, or of a handoff trace, which has no payload."""
+    step_id = _step_id(event, where, report, position, outer)
+    body = _read(event, "payload", where, report)
+    if body is None or body is _MISSING:
+        body = event
+    else:
+        where = (where, "payload")
+        if not _is_mapping(body) and not _has_any(body, _HANDOFF_NAMES):
+            report(where, f"expected an object, got {_shown(body)}")
+    agents = {}
     for name, short in (("from_agent", "from"), ("to_agent", "to")):
-        value = _read_first(body, (short, name), place, report)
-        known[name] = _read_text(value, "", (place, name), report)
-    return _row(_HANDOFF_FIELDS, body, place, report, **known)
+        found = short if _meta(body, short) is not None else name
+        value = _read(body, found, where, report)
+        agents[name] = _read_text(value, "", (where, found), report)
+    return _row(_HANDOFF_FIELDS, body, where, report, step_id=step_id, **agents)
 
 
 class _Scan:
@@ -1026,25 +1129,36 @@ class _Scan:
         self.chosen = False
 
     def read(self, events, where, report, *, rows=True, outer=None):
-        for position, (event, place) in enumerate(
-            _elements(events, _EVENT_NAMES, where, report)
-        ):
+        """Take in some events; ``outer`` gives the step id of their record."""
+        for event, place in _elements(events, _EVENT_NAMES, where, report):
             phase = _phase(event, place, report)
-            bare = not _has(event, "phase")
-            self.count += not bare
+            self.count += outer is None and _has(event, "phase")
             if phase == "INIT" and self.init is None:
                 self.init = event
             elif phase == "END":
                 self.end = event
-            elif rows and (bare or phase == "HANDOFF_START"):
-                self.rows.append(_handoff_row(event, place, report, position, outer))
+            wanted = phase == "HANDOFF_START" or (
+                not _has(event, "phase") and _has_any(event, _HANDOFF_NAMES)
+            )
+            if rows and wanted:
+                row = _handoff_row(event, place, report, place[1], outer)
+                self.rows.append(row)
         return self
 
 
+_SPEC_EXPORTS = ("export_permissions", "get_all_specs")
+"""How a registry gives its specs: documented, and as released QitOS does it."""
+
+
 def _spec_row(spec, where, report):
-    inner = _read(spec, "spec", where, report)
-    if inner is not _MISSING and inner is not None:
+    inner = _meta(spec, "spec")
+    if inner is not None:
         spec, where = inner, (where, "spec")
+    parts = [_meta(spec, name) for name in ("capabilities", "function")]
+    if isinstance(spec, dict) and any(isinstance(part, dict) for part in parts):
+        # A model's form of a spec, in which get_all_specs() gives it.
+        parts = [part for part in (spec, *parts) if isinstance(part, dict)]
+        spec = {name: value for part in parts for name, value in part.items()}
     name = _read(spec, "name", where, report)
     name = _read_text(name, "", (where, "name"), report)
     if not name:
@@ -1059,16 +1173,19 @@ def _spec_row(spec, where, report):
 
 
 def _permission_rows(source, where, report):
-    registry = source
-    for method in ("export_permissions", "get_all_specs"):
-        if _declares(type(registry), method):
-            ok, specs = _attempt(lambda: getattr(registry, method)())
-            source = specs if ok else None
-            if ok:
-                break
+    method = next((name for name in _SPEC_EXPORTS if _declares(type(source), name)), None)
+    if method is not None:
+        ok, specs = _attempt(lambda: getattr(source, method)())
+        if not ok:
             report(where, f"{method}() raised {_type_name(specs)}")
+        source = specs if ok else None
     elements = _elements(source, _SPEC_NAMES, where, report)
     return [_spec_row(spec, place, report) for spec, place in elements]
+
+
+def _is_config(source):
+    names = ("export_config", *(field.name for field in _CONFIG_FIELDS))
+    return _is_mapping(source) or _has_any(source, names)
 
 
 def _config_row(source, where, report, tool_count=None):
@@ -1077,10 +1194,9 @@ def _config_row(source, where, report, tool_count=None):
         if not ok:
             report(where, f"export_config() raised {_type_name(config)}")
         source = config if ok else {}
-    names = [field.name for field in _CONFIG_FIELDS]
-    if source is None or source is _MISSING:
+    if source is None:
         source = {}
-    elif not _is_mapping(source) and not _has_any(source, names):
+    elif not _is_config(source):
         report(where, f"expected an engine configuration, got {_shown(source)}")
         source = {}
     row = _row(_CONFIG_FIELDS, source, where, report)
@@ -1103,16 +1219,18 @@ class _Lines:
     LF only: other separators may stand inside a string.
     """
 
-    def __init__(self, path):
+    def __init__(self, path, issues=()):
         self.path = path
+        self.issues = issues
 
     def __iter__(self):
+        yield from self.issues
         name = os.path.basename(self.path)
         try:
             with open(self.path, "rb") as file:
                 for number, line in enumerate(file, 1):
                     if line.strip():
-                        yield _parsed_line(line, f"{name}:{number}")
+                        yield from _parsed_line(line, f"{name}:{number}")
         except FileNotFoundError:
             return
         except OSError as error:
@@ -1120,17 +1238,36 @@ class _Lines:
 
 
 def _parsed_line(line, place):
-    ok, value = _attempt(json.loads, line.decode("utf-8-sig", "replace"))
-    if ok and isinstance(value, dict):
-        return value
-    if ok:
-        return Issue(place, f"expected an object, got {_shown(value)}; skipped")
-    what = "is not JSON" if line.endswith(b"\n") else "is cut off"
-    return Issue(place, f"the line {what} ({_first_line(value)}); skipped")
+    """Yield the object of a line, and an ``Issue`` for what is wrong with it."""
+    try:
+        text = line.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = line.decode("utf-8-sig", "replace")
+        yield Issue(place, "expected UTF-8 text, got bytes that are not")
+    try:
+        # A crash of the system may leave NUL bytes where a line should be.
+        value = _parse(text.strip("\0 \t\r\n"), strict=False)
+    except SnowlCompatError as error:
+        what = error.message if line.endswith(b"\n") else "the line is cut off"
+        yield Issue(place, f"{what}; skipped")
+        return
+    if isinstance(value, dict):
+        yield value
+    else:
+        yield Issue(place, f"expected an object, got {_shown(value)}; skipped")
 
 
 def _first_line(error):
     return str(error).partition("\n")[0] or type(error).__name__
+
+
+def _path_as_text(path):
+    """A path with the bytes that the locale could not read taken as UTF-8."""
+    return re.sub(
+        "[\udc80-\udcff]+",
+        lambda found: os.fsencode(found[0]).decode("utf-8", "replace"),
+        path,
+    )
 
 
 def _silent(where, message):
@@ -1150,6 +1287,7 @@ def _meta(source, *names):
 def _meta_config(run_meta, task_meta, model_id=None):
     """The configuration that a run's own account of itself holds."""
     return {
+        "agent_name": _meta(run_meta, "agent_name"),
         "model_id": _meta(run_meta, "model_name") if model_id is None else model_id,
         "protocol_id": _meta(run_meta, "protocol"),
         "tool_count": _meta(run_meta, "tool_count"),
@@ -1168,25 +1306,52 @@ def read_run(path):
     a folder are read line by line when they are needed, not here. Raises
     ``SnowlCompatError`` when there is nothing to read.
     """
-    path = os.fspath(path)
-    if os.path.isdir(path):
-        if not any(os.path.exists(os.path.join(path, name)) for name in _RUN_FILES):
-            raise SnowlCompatError(f"expected one of {', '.join(_RUN_FILES)}", path)
+    ok, name = _attempt(os.fsdecode, path)
+    if not ok:
+        raise SnowlCompatError(f"expected a path, got {_type_name(path)}")
+    path = str.__str__(name)
+    if _is_run(path):
         return _folder_run(path)
-    value = _parse(_file_bytes(path), path, strict=False)
-    if isinstance(value, list):
-        return {"records": value}
-    if isinstance(value, dict):
-        return value
-    raise SnowlCompatError(f"expected an object or a list, got {_shown(value)}", path)
+    name = _path_as_text(path)
+    if os.path.isdir(path):
+        raise SnowlCompatError(f"expected one of {', '.join(_RUN_FILES)}", name)
+    if path.endswith(".jsonl") and os.path.isfile(path):
+        return _lines_run(path, name)
+    return _json_run(_file_bytes(path), name)
+
+
+def _is_run(path):
+    return any(os.path.isfile(os.path.join(path, name)) for name in _RUN_FILES)
 
 
 def _file_bytes(path):
     try:
         with open(path, "rb") as file:
             return file.read()
-    except OSError as error:
-        raise SnowlCompatError(f"cannot be read: {error.strerror or error}", path)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise SnowlCompatError(f"cannot be read: {why}", _path_as_text(path)) from None
+
+
+def _json_run(data, name):
+    """The run in a JSON text; ``name`` says where it is from, for errors."""
+    value = _parse(data, name, strict=False)
+    if isinstance(value, list):
+        return {"records": value}
+    if isinstance(value, dict):
+        return value
+    raise SnowlCompatError(f"expected an object or a list, got {_shown(value)}", name)
+
+
+def _lines_run(path, name):
+    """The run in a single file of steps or events."""
+    lines = _Lines(path)
+    first = next((line for line in lines if isinstance(line, dict)), {})
+    if _is_payload(first):
+        raise SnowlCompatError("expected one run, got a payload on each line", name)
+    if _has_any(first, ("phase", "payload")):
+        return SimpleNamespace(records=None, events=lines)
+    return SimpleNamespace(records=lines, events=None)
 
 
 def _parse(text, path="", strict=True):
@@ -1196,42 +1361,48 @@ def _parse(text, path="", strict=True):
         raise ValueError(f"{token} is not JSON")
 
     try:
-        return json.loads(text, parse_constant=refuse if strict else None)
+        if strict:
+            return json.loads(text, parse_constant=refuse)
+        ok, value = _attempt(json.loads, text)
+        # An integer that Python refuses to read must not cost the rest.
+        return value if ok else json.loads(text, parse_int=_parsed_int)
     except RecursionError:
         raise SnowlCompatError("expected JSON, got too many levels", path) from None
     except ValueError as error:
         raise SnowlCompatError(f"expected JSON: {_first_line(error)}", path) from None
 
 
+def _parsed_int(digits):
+    ok, value = _attempt(int, digits)
+    return value if ok else {"$unserializable": "builtins.int"}
+
+
 def _folder_run(path):
-    manifest, issues = {}, []
-    name = os.path.join(path, "manifest.json")
-    if os.path.exists(name):
-        try:
-            manifest = _parse(_file_bytes(name), strict=False)
-        except SnowlCompatError as error:
-            issues.append(Issue("manifest.json", error.message))
-        if not isinstance(manifest, dict):
-            issues.append(Issue("manifest.json", "expected an object"))
-            manifest = {}
+    found, name = [{}], os.path.join(path, "manifest.json")
+    if os.path.isfile(name):
+        ok, data = _attempt(_file_bytes, name)
+        found = list(_parsed_line(data + b"\n", "manifest.json")) if ok else [
+            Issue("manifest.json", data.message)
+        ]
+    issues = [item for item in found if _is_issue(item)]
+    manifest = next((item for item in found if isinstance(item, dict)), {})
     summary = _meta(manifest, "summary")
     run_meta, task_meta = _meta(summary, "run_meta"), _meta(summary, "task_meta")
     config = _meta_config(run_meta, task_meta, manifest.get("model_id"))
     return SimpleNamespace(
-        records=_Lines(os.path.join(path, "steps.jsonl")),
+        records=_Lines(os.path.join(path, "steps.jsonl"), issues),
         events=_Lines(os.path.join(path, "events.jsonl")),
         engine_config=manifest.get("engine_config") or config,
         tool_permissions=manifest.get("tool_permissions") or _meta(run_meta, "tools"),
-        run_id=manifest.get("run_id") or os.path.basename(os.path.abspath(path)),
+        run_id=manifest.get("run_id") or os.path.basename(_path_as_text(os.path.abspath(path))),
         stop_reason=_meta(summary, "stop_reason"),
         final_result=_meta(summary, "final_result"),
-        runtime_seconds=_meta(summary, "task_result", "metrics", "elapsed_seconds"),
+        task_result=_meta(summary, "task_result"),
         total_tokens=_meta(summary, "token_usage"),
         tool_calls_by_name=_meta(summary, "tool_calls_by_name"),
         success_rate=_meta(summary, "success_rate"),
         manifest_step_count=_meta(manifest, "step_count"),
         manifest_event_count=_meta(manifest, "event_count"),
-        issues=issues,
     )
 
 
@@ -1244,7 +1415,7 @@ _RUN_NAMES = ("records", "events", "step_count", "critic_traces", "handoff_trace
 
 def _as_run(source):
     """The object or mapping with a run's attributes that a source stands for."""
-    if isinstance(source, str) or _declares(type(source), "__fspath__"):
+    if issubclass(type(source), str) or _has_method(source, "__fspath__"):
         source = read_run(source)
     if _has_any(source, _RUN_NAMES):
         return source
@@ -1261,55 +1432,65 @@ def _as_run(source):
     )
 
 
-def _filled(value):
+def _filled(value, where, report):
     """The value if it holds anything, else None; an iterator keeps its first."""
-    if value is None or value is _MISSING:
+    if value is None or value is _MISSING or _is_mapping(value) and not _values(value):
         return None
     if _is_mapping(value) or not _is_iterable(value):
         return value
     ok, iterator = _attempt(iter, value)
+    ok, first = _attempt(next, iterator, _MISSING) if ok else (ok, iterator)
     if not ok:
-        return value
-    ok, first = _attempt(next, iterator, _MISSING)
-    if first is _MISSING:
+        report((where, 0), f"reading on raised {_type_name(first)}")
+    if first is _MISSING or not ok:
         return None
-    return chain([first], iterator) if ok and iterator is value else value
+    return chain([first], iterator) if iterator is value else value
 
 
 def _scan_events(run, events, report):
     """Handoff rows from the first of ``events=``, the run's traces, its events."""
     scan = _Scan()
-    own, traces = _filled(events), None
+    at_traces, at_events = (None, "handoff_traces"), (None, "events")
+    own, traces = _filled(events, at_events, report), None
     if own is None:
-        traces = _filled(_read(run, "handoff_traces", None, report))
-        own = _filled(_read(run, "events", None, report))
-    scan.read(traces, (None, "handoff_traces"), report)
-    scan.read(own, (None, "events"), report, rows=traces is None)
+        traces = _read(run, "handoff_traces", None, report)
+        traces = _filled(traces, at_traces, report)
+        own = _filled(_read(run, "events", None, report), at_events, report)
+    scan.read(traces, at_traces, report)
+    scan.read(own, at_events, report, rows=traces is None)
     scan.chosen = traces is not None or own is not None
     return scan
 
 
 def _scan_records(run, scan, report):
     """Critic rows and the number of records; handoffs too if no events said."""
-    steps = 0
+    rows, steps, where = [], 0, (None, "records")
+    records = _read(run, "records", None, report)
+    for record, place in _elements(records, (*_RECORD_NAMES, *_CRITIC_NAMES), where, report):
+        if not _is_record(record):
+            rows.append(_critic_row(record, place, report, place[1]))
+            continue
+        steps += 1
+        told = []
 
-    def seen(record, place, position):
-        nonlocal steps
-        bare = not _has(record, "critic_outputs") and _has_any(record, _CRITIC_NAMES)
-        steps += not bare
+        def step_id(record=record, place=place, told=told):
+            """The record's own, looked up when needed and told once."""
+            if not told:
+                told.append(_step_id(record, place, report, place[1]))
+            return told[0]
+
+        outputs = _read(record, "critic_outputs", place, report)
+        inner = (place, "critic_outputs")
+        for output, spot in _elements(outputs, _CRITIC_NAMES, inner, report):
+            rows.append(_critic_row(output, spot, report, spot[1], step_id))
         if not scan.chosen:
             inner = _read(record, "phase_events", place, report)
-
-            def outer():
-                return _step_id(record, place, report, position)
-
-            scan.read(inner, (place, "phase_events"), report, outer=outer)
-
-    records = _read(run, "records", None, report)
-    rows = list(_critic_rows(records, (None, "records"), report, seen))
+            scan.read(inner, (place, "phase_events"), report, outer=step_id)
     if not rows:
+        where = (None, "critic_traces")
         traces = _read(run, "critic_traces", None, report)
-        rows = list(_critic_rows(traces, (None, "critic_traces"), report))
+        for row, place in _elements(traces, _CRITIC_NAMES, where, report):
+            rows.append(_critic_row(row, place, report, place[1]))
     return rows, steps
 
 
@@ -1328,46 +1509,52 @@ def _check_counts(run, counts, report):
     """Tell where a folder's manifest disagrees with its lines, which win."""
     for name, counted in counts:
         said = _meta(run, f"manifest_{name}")
-        if said is not None and said != counted:
+        if counted is not None and said is not None and said != counted:
             message = f"expected {counted}, the number of lines, got {_shown(said)}"
             report((None, f"manifest.{name}"), message)
 
 
-def _permission_source(run, engine, registry, init):
+def _permission_source(run, engine, init):
     """Where specs come from, by precedence; None when nothing says any."""
-    if registry is not None:
-        return registry
-    for source in (run, engine, _meta(engine, "agent")):
-        for name in ("tool_permissions", "tool_registry"):
+    for source in (engine, _meta(engine, "agent"), run):
+        for name in ("tool_registry", "tool_permissions"):
             found = _meta(source, name)
-            if found is not None:
+            methods = any(_declares(type(found), method) for method in _SPEC_EXPORTS)
+            if methods or _is_iterable(found):
                 return found
     return _meta(init, "payload", "run_meta", "tools")
 
 
 def _config_source(run, engine, init):
-    if engine is not None:
-        return engine
-    found = _meta(run, "engine_config")
-    if found is not None:
-        return found
-    body = _meta(init, "payload")
-    return _meta_config(_meta(body, "run_meta"), _meta(body, "task_meta"))
+    """Where the configuration comes from, by precedence.
+
+    Released engines have no ``export_config()``; then the run speaks for itself.
+    """
+    own = _meta(run, "engine_config")
+    if own is None and _declares(type(run), "export_config"):
+        own = run
+    if own is None and init is not None:
+        body = _meta(init, "payload")
+        own = _meta_config(_meta(body, "run_meta"), _meta(body, "task_meta"))
+    return engine if own is None or _is_config(engine) else own
+
+
+_METRIC_NAMES = {"runtime_seconds": "elapsed_seconds", "total_tokens": "token_usage"}
 
 
 def _run_row(run, scan, config, report):
     """What the run says of itself; nothing in it is guessed."""
     init, end = _meta(scan.init, "payload"), _meta(scan.end, "payload")
-    places = (run, _meta(run, "task_result"), _meta(run, "state"), end, init)
+    task, state, told = (_meta(run, name) for name in ("task_result", "state", "run"))
+    places = (run, task, _meta(task, "metrics"), state, told, end, init)
     values = {}
     for field in _RUN_FIELDS:
-        found = (_meta(place, field.name) for place in places)
+        names = (field.name, _METRIC_NAMES.get(field.name, field.name))
+        found = (_meta(place, name) for place in places for name in names)
         values[field.name] = next((v for v in found if v is not None), None)
     values["agent_name"] = config["agent_name"] or None
-    known = {
-        "partial": scan.end is None if scan.count else None,
-        "issues": [issue._asdict() for issue in report.issues],
-    }
+    partial = scan.end is None if scan.count or scan.end is not None else None
+    known = {"partial": partial, "issues": []}
     return _row(_RUN_FIELDS, values, (None, "run"), report, **known)
 
 
@@ -1401,14 +1588,13 @@ def build_payload(
     given = (engine, tool_registry, events, engine_config, tool_permissions)
     if not any(value is not None for value in given) and _is_payload(run):
         return _payload_again(run, extended)
-    for found in _meta(run, "issues") or ():
-        report((None, found.path), found.message)
     scan = _scan_events(run, events, report)
     critics, steps = _scan_records(run, scan, report)
     # A folder's or payload's own configuration is all that it says.
     init = scan.init if _meta(run, "engine_config") is None else None
-    registry = tool_registry if tool_permissions is None else tool_permissions
-    tools = _permission_source(run, engine, registry, init)
+    tools = tool_registry if tool_permissions is None else tool_permissions
+    if tools is None:
+        tools = _permission_source(run, engine, init)
     specs = _permission_rows(tools, (None, "tool_permissions"), report)
     if engine_config is None:
         engine_config = _config_source(run, engine, init)
@@ -1421,12 +1607,13 @@ def build_payload(
         "handoff_traces": scan.rows,
         "step_count": _step_count(run, steps, report),
     }
-    counts = (("step_count", steps), ("event_count", scan.count))
-    _check_counts(run, counts, report)
+    events = scan.count if events is None else None
+    _check_counts(run, (("step_count", steps), ("event_count", events)), report)
     if extended:
-        report = _Report(report.issues[first:], strict)
         payload["schema_version"] = SCHEMA_VERSION
         payload["run"] = _run_row(run, scan, config, report)
+        told = [issue._asdict() for issue in report.issues[first:]]
+        payload["run"]["issues"] = told
     return payload
 
 
@@ -1501,7 +1688,7 @@ def handoff_traces(events, *, strict=False, issues=None):
 def _detached(payload):
     """A strict copy of anything; fields of a payload have their own limits."""
     walk, level = _Walk(_Report()), 1
-    if isinstance(payload, dict) and payload.keys() >= {*_PAYLOAD_KEYS}:
+    if issubclass(type(payload), dict) and dict.keys(payload) >= {*_PAYLOAD_KEYS}:
         walk.left, level = sys.maxsize // 2, -2
     return walk.convert(payload, None, level)
 
@@ -1551,13 +1738,13 @@ def load_payload(source):
     The parser is strict (no NaN) and the result is validated: raises
     ``SnowlCompatError`` with the place of the first problem.
     """
-    if isinstance(source, (str, bytes, bytearray)):
-        payload = _parse(source)
-    else:
-        payload = source
+    is_text = isinstance(source, (str, bytes, bytearray))
+    payload = _parse(source) if is_text else source
+    if _is_mapping(payload) and not isinstance(payload, dict):
+        payload = dict(payload)
     for issue in validate_payload(payload):
         raise SnowlCompatError(issue.message, issue.path)
-    return _detached(payload)
+    return payload if is_text else _detached(payload)
 
 
 def validate_payload(payload):
@@ -1567,7 +1754,8 @@ def validate_payload(payload):
     that strict JSON can hold.
     """
     report = _Report([])
-    _validate(payload, PAYLOAD_SCHEMA, None, report)
+    # As everywhere, levels are counted from the value of a row's field.
+    _validate(payload, PAYLOAD_SCHEMA, None, report, -2)
     return report.issues
 
 
@@ -1590,27 +1778,32 @@ def _is_type(value, name):
     return isinstance(value, _JSON_TYPES[name][0])
 
 
-def _validate(value, schema, where, report):
+def _validate(value, schema, where, report, level):
     """Interpret the part of JSON Schema that ``PAYLOAD_SCHEMA`` uses."""
-    wanted = schema.get("type", list(_JSON_TYPES))
+    wanted = schema.get("type", _JSON_TYPES)
     names = [wanted] if isinstance(wanted, str) else wanted
     if not any(_is_type(value, name) for name in names):
         expected = " or ".join(_JSON_TYPES[name][1] for name in names)
+        expected = "a JSON value" if names is _JSON_TYPES else expected
         report(where, f"expected {expected}, got {_shown(value)}")
+    elif level > _MAX_DEPTH and isinstance(value, (dict, list)):
+        report(where, f"expected at most {_MAX_DEPTH} levels")
     elif isinstance(value, dict):
-        _validate_object(value, schema, where, report)
+        _validate_object(value, schema, where, report, level)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            _validate(item, schema.get("items", {}), (where, index), report)
+            _validate(item, schema.get("items", {}), (where, index), report, level + 1)
     elif isinstance(value, str):
         _clean_text(value, where, report)
     elif isinstance(value, float) and not math.isfinite(value):
         report(where, f"expected a finite number, got {value!r}")
+    elif isinstance(value, int) and _is_long(value):
+        report(where, f"expected at most {_MAX_DIGITS} digits, got int")
     elif "minimum" in schema and value < schema["minimum"]:
         report(where, f"expected at least {schema['minimum']}, got {value!r}")
 
 
-def _validate_object(value, schema, where, report):
+def _validate_object(value, schema, where, report, level):
     known = schema.get("properties", {})
     for name in schema.get("required", ()):
         if name not in value:
@@ -1624,7 +1817,7 @@ def _validate_object(value, schema, where, report):
         if inner is False:
             report((where, name), "unexpected key")
         else:
-            _validate(item, inner, (where, name), report)
+            _validate(item, inner, (where, name), report, level + 1)
 
 
 # ---------------------------------------------------------------------------
@@ -1632,22 +1825,34 @@ def _validate_object(value, schema, where, report):
 # ---------------------------------------------------------------------------
 
 _WIDTH = 80
+_MOST_ROWS = 50
+_BUDGET_WORDS = (
+    ("budget_max_steps", "steps"),
+    ("budget_max_runtime_seconds", "seconds"),
+    ("budget_max_tokens", "tokens"),
+)
+_SPEC_WORDS = (
+    ("needs_approval", "asks first"),
+    ("read_only", "read only"),
+    ("concurrency_safe", "parallel"),
+)
 
 
 def _cell(value):
-    """A value on one line: control characters escaped, numbers short."""
-    if value is None or value == "":
-        return "-"
+    """A value on one line: numbers short, control characters escaped."""
+    if value is None:
+        return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:.2f}" if abs(value) < 1e6 else f"{value:.3g}"
     text = value if isinstance(value, str) else _compact(value)
-    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+    text = text if len(text) <= 300 else text[:297] + "..."
+    return _printable(" ".join(text.split()))
 
 
-def _escaped(character):
-    return json.dumps(character)[1:-1]
+def _printable(text):
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
 def _columns(text):
@@ -1659,100 +1864,140 @@ def _columns(text):
     )
 
 
-def _fit(text, width):
+def _fit(text, width, right=False):
     """The text cut to a number of columns, and filled up to it."""
     if _columns(text) > width:
+        text = text[:width]
         while _columns(text) > width - 3:
             text = text[:-1]
         text += "..."
-    return text + " " * (width - _columns(text))
+    room = " " * (width - _columns(text))
+    return room + text if right else text + room
 
 
-def _table(head, rows, most):
-    """Lines of a table: as wide as its cells, at most as wide as ``most`` says."""
-    rows = [head, *([_cell(value) for value in row] for row in rows)]
-    widths = [
-        min(limit, max(_columns(row[i]) for row in rows)) for i, limit in enumerate(most)
-    ]
-    return [
-        ("  " + "  ".join(_fit(cell, w) for cell, w in zip(row, widths))).rstrip()
-        for row in rows
-    ]
+def _wrapped(text, width):
+    """The text in lines of so many columns, broken at spaces where it has any."""
+    lines = []
+    while _columns(text) > width:
+        end = width
+        while _columns(text[:end]) > width:
+            end -= 1
+        space = text.rfind(" ", 1, end + 1)
+        end = space if space > 0 else end
+        lines.append(text[:end])
+        text = text[end:].lstrip()
+    return [*lines, text]
 
 
-def _pair_lines(pairs):
-    """Lines of labels and values; a long value goes on under its beginning."""
-    import textwrap
-
+def _pairs(pairs):
+    """Lines of labels and values; what is not known has no line."""
     lines = []
     for label, value in pairs:
-        text = _fit(_cell(value), 400).rstrip()
-        parts = textwrap.wrap(text, _WIDTH - 18) or ["-"]
-        for part in parts:
-            lines.append(f"  {label:<16}{_fit(part, _WIDTH - 18).rstrip()}")
-            label = ""
+        if value not in (None, "", {}):
+            for part in _wrapped(_cell(value), _WIDTH - 18):
+                lines.append(f"  {label:<16}{part}")
+                label = ""
     return lines
 
 
-def _page(payload):
-    """The lines of one payload for people: ASCII apart from its own words."""
-    config, run = payload["engine_config"], payload.get("run", {})
-    attached = [name[4:] for name, value in config.items() if value is True]
-    partial = {True: "no END event: the run was cut off", False: "yes"}
-    parts = [("Run", _pair_lines((
-        ("run", run.get("run_id")),
-        ("agent", config["agent_name"]),
-        ("model", config["model_id"]),
+def _table(columns, rows):
+    """Lines of a table; ``columns`` are (head, most columns, if to the right).
+
+    A column that is empty in every row is left out.
+    """
+    cells = [[_cell(value) for value in row] for row in rows[:_MOST_ROWS]]
+    lines = ["" for _ in range(len(cells) + 1)] if cells else []
+    for index, (head, most, right) in enumerate(columns):
+        column = [head, *(row[index] for row in cells)]
+        if any(column[1:]):
+            left = _WIDTH - 2 - _columns(lines[0])
+            width = min(most, left, max(map(_columns, column)))
+            lines = [f"{line}  {_fit(cell, width, right)}" for line, cell in zip(lines, column)]
+    return [*(line.rstrip() for line in lines), *_rest(rows)]
+
+
+def _rest(items):
+    left = len(items) - _MOST_ROWS
+    return [f"  ... and {left} more"] if left > 0 else []
+
+
+def _run_part(payload):
+    run, partial = payload["run"], "no: there is no END event"
+    calls = (run["tool_calls_by_name"] or {}).items()
+    return _pairs((
+        ("run", run["run_id"]),
+        ("agent", payload["engine_config"]["agent_name"]),
+        ("model", payload["engine_config"]["model_id"]),
         ("steps", payload["step_count"]),
-        ("stop reason", run.get("stop_reason")),
-        ("complete", partial.get(run.get("partial"))),
-        ("result", run.get("final_result")),
-    )))]
-    budget = [f"{config['budget_' + name]} {word}" for name, word in _BUDGET_WORDS
-              if config["budget_" + name] is not None]
-    parts.append(("Configuration", _pair_lines((
+        ("stop reason", run["stop_reason"]),
+        ("complete", {True: partial, False: "yes"}.get(run["partial"])),
+        ("result", run["final_result"]),
+        ("seconds", run["runtime_seconds"]),
+        ("tokens", run["total_tokens"]),
+        ("tool calls", ", ".join(f"{_cell(count)} {name}" for name, count in calls)),
+        ("success rate", run["success_rate"]),
+    ))
+
+
+def _config_part(config):
+    budget = [f"{config[name]} {word}" for name, word in _BUDGET_WORDS if config[name] is not None]
+    attached = [name[4:].replace("_", " ") for name, value in config.items() if value is True]
+    return _pairs((
         ("budget", ", ".join(budget)),
         ("protocol", config["protocol_id"]),
         ("critics", ", ".join(config["critic_names"])),
         ("stop criteria", ", ".join(config["stop_criteria_names"])),
-        ("attached", ", ".join(attached).replace("_", " ")),
-        ("depth", config["delegate_depth"]),
-    ))))
-    parts.append(_tool_part(payload["tool_permissions"]))
-    critics = [(row["step_id"], row["critic_name"], row["action"], row["score"],
-                row["reason"]) for row in payload["critic_traces"]]
-    head = ["step", "critic", "action", "score", "reason"]
-    parts.append(("Critics", _table(head, critics, (6, 20, 8, 8, 28))))
-    handoffs = [(row["step_id"], row["from_agent"], row["to_agent"],
-                 row["context_strategy"], row["messages_passed"])
-                for row in payload["handoff_traces"]]
-    head = ["step", "from", "to", "context", "messages"]
-    parts.append(("Handoffs", _table(head, handoffs, (6, 22, 22, 10, 8))))
-    issues = [f"{issue['path']}: {issue['message']}" for issue in run.get("issues", ())]
-    parts.append(("Issues", [line for text in issues for line in _pair_lines([("", text)])]))
-    lines = []
-    for title, body in parts:
-        empty = len(body) < 2 and title in ("Tools", "Critics", "Handoffs")
-        lines += [title, *(["  none"] if empty or not body else body), ""]
-    return lines[:-1]
-
-
-_BUDGET_WORDS = (
-    ("max_steps", "steps"),
-    ("max_runtime_seconds", "seconds"),
-    ("max_tokens", "tokens"),
-)
+        ("attached", ", ".join(attached)),
+        ("delegated", config["delegate_depth"] or None),
+    ))
 
 
 def _tool_part(specs):
     rows = []
     for spec in specs:
-        allowed = [name for name, value in spec["permissions"].items() if value]
-        marks = [word for name, word in (("needs_approval", "approval"),
-                 ("read_only", "read only"), ("concurrency_safe", "parallel"))
-                 if spec[name]]
-        rows.append((spec["name"], ", ".join(allowed), ", ".join(marks)))
-    return "Tools", _table(["tool", "may use", "marks"], rows, (24, 28, 22))
+        allowed = [name.replace("_", " ") for name, flag in spec["permissions"].items() if flag]
+        notes = [word for name, word in _SPEC_WORDS if spec[name]]
+        notes += [f"needs {name}" for name in spec["required_ops"]]
+        rows.append((spec["name"], ", ".join(allowed), ", ".join(notes)))
+    return _table((("tool", 24, False), ("may use", 24, False), ("notes", 80, False)), rows)
+
+
+def _critic_part(traces):
+    names = ("step_id", "critic_name", "action", "score", "reason")
+    columns = (("step", 7, True), ("critic", 18, False), ("action", 9, False),
+               ("score", 8, True), ("reason", 80, False))
+    return _table(columns, [[row[name] for name in names] for row in traces])
+
+
+def _handoff_part(traces):
+    columns = (("step", 7, True), ("handoff", 46, False), ("context", 9, False),
+               ("messages", 8, True))
+    return _table(columns, [
+        (row["step_id"], f"{_fit(_cell(row['from_agent']), 21).rstrip()} -> {row['to_agent']}",
+         row["context_strategy"], row["messages_passed"])
+        for row in traces
+    ])
+
+
+def _issue_part(issues):
+    lines = []
+    for issue in issues[:_MOST_ROWS]:
+        first, *more = _wrapped(_cell(f"{issue['path']}: {issue['message']}"), _WIDTH - 4)
+        lines += [f"  {first}", *(f"    {line}" for line in more)]
+    return lines + _rest(issues)
+
+
+def _page(payload):
+    """The text of one extended payload for people: ASCII apart from its words."""
+    parts = (
+        ("Run", _run_part(payload)),
+        ("Configuration", _config_part(payload["engine_config"])),
+        ("Tools", _tool_part(payload["tool_permissions"])),
+        ("Critics", _critic_part(payload["critic_traces"])),
+        ("Handoffs", _handoff_part(payload["handoff_traces"])),
+        ("Issues", _issue_part(payload["run"]["issues"])),
+    )
+    return "\n\n".join("\n".join([title, *(body or ["  none"])]) for title, body in parts)
 
 
 # ---------------------------------------------------------------------------
@@ -1806,143 +2051,147 @@ def _expanded(paths):
     return runs, many
 
 
-def _is_run(path):
-    return any(os.path.isfile(os.path.join(path, name)) for name in _RUN_FILES)
-
-
-def _print_problem(place, message):
-    text = f"{place}: {message}" if place else message
-    stream, line = sys.stderr, "".join(c if c.isprintable() else _escaped(c) for c in text)
-    if stream is not None:
-        data = f"{line}\n".encode("utf-8", "backslashreplace")
-        getattr(stream, "buffer", None) and stream.flush()
-        _write(stream, data)
-
-
-def _write(stream, data):
-    """Write UTF-8 bytes to a text stream, whatever its encoding is."""
+def _write(stream, text):
+    """Write UTF-8 to a standard stream, whatever the locale says."""
+    if stream is None:
+        raise SnowlCompatError("cannot be written: it is closed", "standard output")
+    data = text.encode("utf-8", "backslashreplace")
     binary = getattr(stream, "buffer", None)
     if binary is None:
         stream.write(data.decode("utf-8"))
     else:
+        stream.flush()
         binary.write(data)
         binary.flush()
 
 
-class _Output:
-    """Standard output, or a file that is whole or not there at all."""
+def _tell(*parts):
+    """Write one line about a problem to standard error, if there is one."""
+    line = _printable(": ".join(part for part in parts if part))
+    _attempt(_write, sys.stderr, f"{line}\n")
 
-    def __init__(self, path):
-        self.path = path
-        self.file = self.name = None
 
-    def __enter__(self):
-        if self.path is not None:
-            self.path = os.path.realpath(self.path)
-            # A device or pipe cannot be renamed over.
-            plain = os.path.isfile(self.path) or not os.path.exists(self.path)
-            self.name = f"{self.path}.{os.getpid()}.tmp" if plain else self.path
-            self.file = open(self.name, "wb")
-        return self
+def _progress(text):
+    """Show how far we are, on a terminal only; the next text goes over it."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        _attempt(_write, sys.stderr, f"\r{text:<24}\r")
 
-    def write(self, text):
-        data = f"{text}\n".encode("utf-8")
-        if self.file is None:
-            _write(sys.stdout, data)
-        else:
-            self.file.write(data)
 
-    def __exit__(self, kind, error, traceback):
-        if self.file is None:
-            return
-        self.file.close()
-        if self.name != self.path:
-            if kind is None:
-                os.replace(self.name, self.path)
-            else:
-                os.unlink(self.name)
+def _input(path):
+    if path != "-":
+        return _file_bytes(path)
+    if sys.stdin is None:
+        raise SnowlCompatError("cannot be read: it is closed", "standard input")
+    return sys.stdin.buffer.read()
+
+
+def _run_at(path):
+    return read_run(path) if path != "-" else _json_run(_input(path), "standard input")
 
 
 def _export_command(args):
-    failed, total = False, len(args.runs)
-    terminal = sys.stderr is not None and sys.stderr.isatty()
-    with _Output(args.output) as output:
-        for number, path in enumerate(args.runs, 1):
-            if args.many and terminal:
-                sys.stderr.write(f"\r{number}/{total}\x1b[K" + "\n" * (number == total))
-            label = path if args.many else ""
-            try:
-                text = _exported(path, args, label)
-            except SnowlCompatError as error:
-                failed = True
-                _print_problem(label, str(error))
-                if not args.many:
-                    raise SystemExit(1) from None
-            else:
-                output.write(text)
+    if args.output is None:
+        return _export_runs(args, lambda text: _write(sys.stdout, text))
+    return _into_file(
+        args.output,
+        lambda file: _export_runs(args, lambda text: file.write(text.encode("utf-8"))),
+    )
+
+
+def _export_runs(args, put):
+    """Give each run's text to ``put``; of several, a bad one is told and left out."""
+    failed = False
+    for number, path in enumerate(args.runs, 1):
+        issues, label = [], _path_as_text(path) if args.many else ""
+        if args.many:
+            _progress(f"{number} of {len(args.runs)}")
+        try:
+            text = export_json(
+                _run_at(path),
+                extended=args.extended or args.many,
+                strict=args.strict,
+                issues=issues,
+                indent=args.indent,
+            )
+        except SnowlCompatError as error:
+            if not args.many:
+                raise
+            failed, text = True, ""
+            issues = [Issue("" if error.path == label else error.path, error.message)]
+        if args.many:
+            _progress("")
+        for issue in issues:
+            _tell(label, issue.path, issue.message)
+        if text:
+            put(f"{text}\n")
     return int(failed)
 
 
-def _exported(path, args, label):
-    issues = []
-    source = read_run(path) if path != "-" else _parse_run(sys.stdin)
-    text = export_json(
-        source,
-        extended=args.extended or args.many,
-        strict=args.strict,
-        issues=issues,
-        indent=args.indent,
-    )
-    for issue in issues:
-        _print_problem(label, f"{issue.path}: {issue.message}")
-    return text
+def _into_file(path, fill):
+    """Return what ``fill(file)`` does; the file is then whole, or as it was.
 
-
-def _parse_run(stream):
-    data = stream.buffer.read() if hasattr(stream, "buffer") else stream.read()
-    value = _parse(data, "-", strict=False)
-    return {"records": value} if isinstance(value, list) else value
+    It is written beside and renamed, through links and with the mode of the
+    file it replaces. A device or a pipe is written as it is.
+    """
+    try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            with open(path, "wb") as file:
+                return fill(file)
+        final = os.path.realpath(path)
+        beside = f"{final}.{os.getpid()}.tmp"
+        try:
+            with open(beside, "wb") as file:
+                result = fill(file)
+            if os.path.exists(final):
+                os.chmod(beside, os.stat(final).st_mode & 0o7777)
+            os.replace(beside, final)
+        except BaseException:
+            _attempt(os.unlink, beside)
+            raise
+        return result
+    except OSError as error:
+        why = error.strerror or error
+        raise SnowlCompatError(f"cannot be written: {why}", _path_as_text(path)) from None
 
 
 def _check_command(args):
     failed = False
     for path in args.files:
-        for place, problem in _checked(path):
+        for problem in _problems(path):
             failed = True
-            _write(sys.stdout, f"{place}: {problem}\n".encode("utf-8", "backslashreplace"))
+            _tell(*problem)
     return int(failed)
 
 
-def _checked(path):
-    """Yield (place, problem) of a payload file, or of JSON Lines of payloads."""
+def _problems(path):
+    """Yield what is wrong with a payload's file, or with the payload of a line."""
     try:
-        data = sys.stdin.buffer.read() if path == "-" else _file_bytes(path)
-        lines = [line for line in data.split(b"\n") if line.strip()]
-        whole = len(lines) < 2 or not _attempt(_parse, lines[0])[0]
-        texts = [(path, data)] if whole else [
-            (f"{path}:{number}", line)
-            for number, line in enumerate(data.split(b"\n"), 1) if line.strip()
-        ]
+        data = _input(path)
     except SnowlCompatError as error:
-        yield path, error.message
+        yield error.path, error.message
         return
+    path = _path_as_text(path)
+    texts = [
+        (f"{path}:{number}", line)
+        for number, line in enumerate(data.split(b"\n"), 1)
+        if line.strip()
+    ]
+    if len(texts) < 2 or not _attempt(_parse, texts[0][1])[0]:
+        texts = [(path, data)]
     for place, text in texts:
-        try:
-            for issue in validate_payload(_parse(text)):
-                yield place, f"{issue.path or 'payload'}: {issue.message}"
-        except SnowlCompatError as error:
-            yield place, error.message
+        ok, payload = _attempt(_parse, text)
+        for issue in validate_payload(payload) if ok else [Issue("", payload.message)]:
+            yield place, issue.path, issue.message
 
 
 def _show_command(args):
-    source = read_run(args.run) if args.run != "-" else _parse_run(sys.stdin)
-    payload = build_payload(source, extended=True)
-    _write(sys.stdout, "".join(f"{line}\n" for line in _page(payload)).encode("utf-8"))
+    payload = build_payload(_run_at(args.run), extended=True)
+    _write(sys.stdout, f"{_page(payload)}\n")
     return 0
 
 
 def _schema_command(args):
-    _write(sys.stdout, f"{json.dumps(PAYLOAD_SCHEMA, indent=2)}\n".encode())
+    _write(sys.stdout, f"{json.dumps(PAYLOAD_SCHEMA, indent=2)}\n")
     return 0
 
 
@@ -1954,19 +2203,25 @@ def main(argv=None):
         "show": _show_command,
         "schema": _schema_command,
     }
-    args = _arguments(argv)
     try:
-        return commands[args.command](args)
+        try:
+            args = _arguments(argv)
+            return commands[args.command](args)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # The help may still be in there.
     except SnowlCompatError as error:
-        _print_problem("", str(error))
+        _tell(str(error))
         return 1
     except BrokenPipeError:
-        # Whoever read us has enough; keep the interpreter's last flush quiet.
-        sys.stdout = None
-        return 1
+        # Whoever read us has enough; the interpreter's last flush goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except OSError as error:
-        _print_problem(str(error.filename or ""), error.strerror or str(error))
+        _tell(_path_as_text(str(error.filename or "")), error.strerror or str(error))
         return 1
+    except KeyboardInterrupt:
+        return 130
 
 
 if __name__ == "__main__":

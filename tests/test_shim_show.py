@@ -1,0 +1,205 @@
+"""The page of ``show``: readable, ASCII apart from the data, 80 columns."""
+
+import json
+from unicodedata import combining, east_asian_width
+
+import pytest
+
+import snowl_compat
+from snowl_compat import build_payload
+
+
+def columns(text):
+    return sum(
+        0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text
+    )
+
+
+@pytest.fixture
+def page(tmp_path, capsysbinary):
+    """The page of a source, by the command line."""
+
+    def show(source, **options):
+        path = tmp_path / "payload.json"
+        payload = build_payload(source, extended=True, **options)
+        path.write_text(json.dumps(payload), encoding="utf-8")
+        assert snowl_compat.main(["show", str(path)]) == 0
+        text, error = capsysbinary.readouterr()
+        assert error == b""
+        lines = text.decode("utf-8").splitlines()
+        assert all(columns(line) <= 80 for line in lines)
+        assert all(line == line.rstrip() for line in lines)
+        return lines
+
+    return show
+
+
+def part(lines, title):
+    """The lines of one part, without its title."""
+    rest = lines[lines.index(title) + 1 :]
+    return rest[: rest.index("")] if "" in rest else rest
+
+
+def critic(step_id, **fields):
+    return {"step_id": step_id, "critic_outputs": [{"critic_name": "style", **fields}]}
+
+
+def test_an_empty_run_is_a_short_page(page):
+    assert page([]) == [
+        "Run",
+        "  steps           0",
+        "",
+        "Configuration",
+        "  none",
+        "",
+        "Tools",
+        "  none",
+        "",
+        "Critics",
+        "  none",
+        "",
+        "Handoffs",
+        "  none",
+        "",
+        "Issues",
+        "  none",
+    ]
+
+
+def test_a_whole_run(page):
+    source = {
+        "records": [
+            critic(9, action="retry", score=0.2, reason="too long"),
+            critic(10, score=None, reason="line\none"),
+            critic(11, score=1.0),
+        ],
+        "events": [
+            {"step_id": 0, "phase": "INIT"},
+            {
+                "step_id": 10,
+                "phase": "HANDOFF_START",
+                "payload": {"from": "planner", "to": "writer", "context_strategy": "full", "messages_passed": 12},
+            },
+        ],
+        "run_id": "run_1",
+        "final_result": {"answer": "北京"},
+        "runtime_seconds": 1.2345,
+        "total_tokens": 700,
+        "tool_calls_by_name": {"search": 2, "read": 1},
+    }
+    config = {
+        "agent_name": "planner",
+        "model_id": "m-1",
+        "budget_max_steps": 12,
+        "budget_max_runtime_seconds": 1.5,
+        "critic_names": ["style", "facts"],
+        "has_env": True,
+        "has_shared_memory": True,
+        "delegate_depth": 2,
+    }
+    tools = [
+        {"name": "search", "permissions": {"network": True, "filesystem_read": True}, "needs_approval": True},
+        {"name": "read", "read_only": True, "concurrency_safe": True, "required_ops": ["file"]},
+    ]
+    assert page(source, engine_config=config, tool_permissions=tools) == [
+        "Run",
+        "  run             run_1",
+        "  agent           planner",
+        "  model           m-1",
+        "  steps           3",
+        "  complete        no: there is no END event",
+        '  result          {"answer":"北京"}',
+        "  seconds         1.23",
+        "  tokens          700",
+        "  tool calls      2 search, 1 read",
+        "",
+        "Configuration",
+        "  budget          12 steps, 1.5 seconds",
+        "  critics         style, facts",
+        "  attached        shared memory, env",
+        "  delegated       2",
+        "",
+        "Tools",
+        "  tool    may use                   notes",
+        "  search  filesystem read, network  asks first",
+        "  read                              read only, parallel, needs file",
+        "",
+        "Critics",
+        "  step  critic  action    score  reason",
+        "     9  style   retry      0.20  too long",
+        "    10  style   continue   none  line one",
+        "    11  style   continue   1.00",
+        "",
+        "Handoffs",
+        "  step  handoff            context  messages",
+        "    10  planner -> writer  FULL           12",
+        "",
+        "Issues",
+        "  records[1].critic_outputs[0].score: expected a finite number, got None",
+    ]
+
+
+@pytest.mark.parametrize("text", ["word " * 60, "长" * 200, "长 " * 90, "x" * 250, "é" * 150, "👍" * 99])
+def test_long_text_goes_on_in_the_next_line(page, text):
+    lines = part(page({"records": [], "final_result": text}), "Run")[1:]
+    assert lines[0].startswith("  result          ")
+    assert all(line.startswith(" " * 18) for line in lines[1:])
+    assert "".join(line[18:] for line in lines).replace(" ", "") == text.replace(" ", "")
+    assert len(lines) <= columns(text) // 62 + 3
+
+
+def test_very_long_text_is_cut(page):
+    lines = part(page({"records": [], "final_result": "x" * 10_000_000}), "Run")
+    assert len(lines) == 6 and lines[-1].endswith("x...")
+
+
+LONG = {
+    "ascii": "x" * 300,
+    "wide": "长" * 300,
+    "accents": "é" * 99,
+    "emoji": "👍🏽" * 50,
+    "controls": "\x1b[31m\u202e\0" * 30,
+    "words": "a b " * 60,
+    "surrogates": "\ud800" * 9,
+}
+
+
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
+def test_every_line_fits_and_is_harmless(page, text):
+    source = {
+        "records": [critic(10**12, critic_name=text, action=text, score=-1e300, reason=text)],
+        "handoff_traces": [
+            {"step_id": 10**12, "from_agent": text, "to_agent": text, "context_strategy": text, "messages_passed": 10**20}
+        ],
+        "run_id": text,
+        "final_result": [text],
+        "tool_calls_by_name": {text: 1},
+    }
+    config = {"agent_name": text, "critic_names": [text] * 3, "protocol_id": text, "budget_max_tokens": 10**30}
+    tools = [{"name": text, "permissions": {text: True}, "required_ops": [text]}]
+    lines = page(source, engine_config=config, tool_permissions=tools)
+    assert all(line.isprintable() for line in lines)
+
+
+def test_the_pages_own_words_are_ascii(page):
+    assert all(line.isascii() for line in page([critic(0, score=None)]))
+
+
+@pytest.mark.parametrize("score, shown", [(0.125, "0.12"), (7, "7.00"), (-0.2, "-0.20"), (1e9, "1e+09"), (None, "none")])
+def test_scores_have_two_decimals(page, score, shown):
+    (_, line) = part(page([critic(0, score=score)]), "Critics")
+    assert line == f"     0  style   continue{shown:>7}"
+
+
+def test_long_tables_say_how_much_is_left(page):
+    lines = page([critic(n, score="bad") for n in range(60)])
+    assert part(lines, "Critics")[-1] == "  ... and 10 more"
+    assert len(part(lines, "Critics")) == 52
+    assert part(lines, "Issues")[-1] == "  ... and 10 more"
+
+
+def test_a_payload_without_a_run_has_a_page(tmp_path, capsys):
+    path = tmp_path / "payload.json"
+    path.write_text(snowl_compat.export_json([critic(0)]), encoding="utf-8")
+    assert snowl_compat.main(["show", str(path)]) == 0
+    assert "  complete" not in capsys.readouterr().out

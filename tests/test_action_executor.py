@@ -13,9 +13,13 @@ from pathlib import Path
 import pytest
 
 from qitos_min.core.action import Action, ActionExecutionPolicy
+from qitos_min.core.artifact import ArtifactRef
 from qitos_min.core.tool import ToolMeta
 from qitos_min.core.tool_registry import ToolRegistry
+from qitos_min.core.tool_result import ToolResult
 from qitos_min.engine.action_executor import ActionExecutor, tool_invocation
+from qitos_min.engine.cancellation import CancelToken
+from tool_results import ref
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -282,6 +286,85 @@ def test_the_calls_of_a_batch_do_not_share_what_they_change():
     batch = executor.execute(actions, runtime_context=context)
     assert outputs(batch) == [["action_id", "run_id", "seen", "tool_name"]] * 4
     assert context == {"run_id": "r"}
+
+
+@pytest.mark.parametrize("mode", ["serial", "sequential", "parallel"])
+def test_an_immediate_cancel_stops_before_the_next_call(mode):
+    stage, token = Stage(ok={}), CancelToken()
+    stage.registry.register(token.cancel, name="stop")
+    calls = [("ok", {"x": 1}), ("stop", {}), ("ok", {"x": 2}), ("nope", {})]
+    batch = stage.run(*calls, mode=mode, context={"cancel_token": token})
+    assert statuses(batch) == ["success", "success", "cancelled", "cancelled"]
+    assert batch.execution["completion_order"] == [0, 1]
+    assert stage.log == ["ok starts", "ok ends"]
+    for result in batch.results[2:]:
+        assert (result.error_kind, result.error_code) == ("execution", "run_cancelled")
+        assert result.error == "not started, because the run was cancelled"
+        assert result.attempts == 0
+    batch = stage.run(*calls, mode=mode, context={"cancel_token": token})
+    assert statuses(batch) == ["cancelled"] * 4
+
+
+def test_an_immediate_cancel_drains_calls_that_run_together():
+    stage, token = Stage(ok=SAFE), CancelToken()
+    meta = ToolMeta(name="stop", concurrency_safe=True)
+    stage.registry.register(lambda: token.cancel(), meta=meta)
+    calls = [("ok", {"x": 1}), ("stop", {}), *[("ok", {"x": 2})] * 3]
+    batch = stage.run(*calls, max_concurrency=1, context={"cancel_token": token})
+    assert batch.execution["segments"] == [[0, 1, 2, 3, 4]]
+    assert statuses(batch) == ["success"] * 2 + ["cancelled"] * 3
+
+
+@pytest.mark.parametrize("token", [None, 5, CancelToken()])
+def test_without_an_immediate_cancel_a_batch_is_completed(token):
+    stage = Stage(ok={})
+    if isinstance(token, CancelToken):
+        token.cancel("after_step")
+    batch = stage.run(("ok", {}), ("ok", {}), context={"cancel_token": token})
+    assert statuses(batch) == ["success", "success"]
+
+
+NO_THREADS = """
+import resource, threading
+from qitos_min.core.action import Action, ActionExecutionPolicy
+from qitos_min.core.tool import ToolMeta
+from qitos_min.core.tool_registry import ToolRegistry
+from qitos_min.engine.action_executor import ActionExecutor
+registry = ToolRegistry().register(
+    lambda: threading.current_thread().name, name="t",
+    meta=ToolMeta(concurrency_safe=True),
+)
+executor = ActionExecutor(registry, policy=ActionExecutionPolicy("parallel"))
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + 2**22, -1))
+threading.stack_size(2**28)
+print([result.output for result in executor.execute([Action("t")] * 3).results])
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of Linux")
+def test_without_threads_the_calls_run_one_by_one():
+    done = subprocess.run(
+        [sys.executable, "-c", NO_THREADS],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        cwd=ROOT,
+    )
+    assert (done.stdout.strip(), done.stderr) == (str(["MainThread"] * 3), "")
+
+
+def test_the_record_of_a_call_has_references_only_when_there_are_any():
+    registry = ToolRegistry().register(
+        lambda: ToolResult(artifact_refs=[ref("a1"), ref("a2")]), name="t"
+    )
+    (result,) = ActionExecutor(registry).execute([Action("t")]).results
+    record = json.loads(json.dumps(tool_invocation(result)))
+    assert [ArtifactRef.from_dict(item) for item in record["artifact_refs"]] == [
+        ref("a1"),
+        ref("a2"),
+    ]
+    assert "artifact_refs" not in tool_invocation(ToolResult())
 
 
 @pytest.mark.parametrize("mode", ["serial", "parallel"])

@@ -1,4 +1,4 @@
-"""Environments, the tools that work through them, and the composition of a run."""
+"""Environments: a folder of the host, and a private copy of one."""
 
 from __future__ import annotations
 
@@ -14,34 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from qitos_min import kit
-from qitos_min.core.action import Action, ActionExecutionPolicy
-from qitos_min.core.agent_module import AgentModule
-from qitos_min.core.decision import Decision
 from qitos_min.core.env import Env, EnvCapabilityError, EnvObservation, EnvStepResult
 from qitos_min.core.errors import ErrorCategory, QitosRuntimeError
-from qitos_min.core.state import StateSchema
-from qitos_min.core.tool_registry import ToolRegistry
-from qitos_min.core.tool_result import ToolResult
-from qitos_min.engine import Engine
-from qitos_min.engine.runtime import RuntimeComposition
-from qitos_min.kit import compose
 from qitos_min.kit._folder import FileRefusal
-from qitos_min.kit.artifact import FileArtifactStore
 from qitos_min.kit.env import HostEnv, WorkspaceEnv
-from qitos_min.kit.tool import EnvToolSet
-
-posix_only = pytest.mark.skipif(os.name != "posix", reason="POSIX file system")
+from workspaces import Minimal, call, make_source, posix_only
 
 
 @pytest.fixture
 def source(tmp_path):
-    folder = tmp_path / "ws"
-    (folder / "src").mkdir(parents=True)
-    (folder / "a.txt").write_bytes(b"one\r\ntwo\r\n")
-    (folder / "src" / "b.txt").write_bytes(b"b\n")
-    (folder / ".env").write_bytes(b"KEY=secret")
-    return folder
+    return make_source(tmp_path)
 
 
 @pytest.fixture(params=[HostEnv, WorkspaceEnv])
@@ -56,26 +38,6 @@ def copy(source):
     made = WorkspaceEnv(source)
     yield made
     made.close()
-
-
-def call(env, name, **args) -> ToolResult:
-    registry = ToolRegistry().include_toolset(EnvToolSet())
-    result = registry.call(name, runtime_context={"env": env}, **args)
-    assert ToolResult.from_dict(result.to_dict()) == result
-    return result
-
-
-class Minimal(Env):
-    name = "minimal"
-
-    def reset(self, task=None, workspace=None, **kwargs):
-        return EnvObservation({"task": task})
-
-    def observe(self, state=None):
-        return EnvObservation({"seen": state})
-
-    def step(self, action, state=None):
-        return EnvStepResult(EnvObservation({"did": action}), done=action == "last")
 
 
 def test_records_of_an_environment_have_their_defaults():
@@ -183,6 +145,33 @@ def test_a_link_to_a_protected_file_is_refused(env):
     with pytest.raises(FileRefusal) as caught:
         env.files.read_bytes("link")
     assert caught.value.code == "protected_path"
+
+
+@posix_only
+@pytest.mark.parametrize(
+    "name, target, wanted",
+    [
+        (".netrc", "a.txt", ".netrc"),
+        (".git", "src", ".git/b.txt"),
+        (".git", "src", "src/../.git/b.txt"),
+        (".git", "src", "{root}/.git/b.txt"),
+        ("src/.ssh", "..", "src/.ssh/a.txt"),
+    ],
+)
+def test_a_protected_name_that_is_a_link_is_refused(env, name, target, wanted):
+    root = env.files.root
+    (root / name).symlink_to(target)
+    wanted = wanted.format(root=root)
+    for method, args in (
+        (env.files.read_bytes, ()),
+        (env.files.write_bytes, (b"x",)),
+        (env.files.list_files, ()),
+    ):
+        with pytest.raises(FileRefusal) as caught:
+            method(wanted, *args)
+        assert caught.value.code == "protected_path"
+    assert env.files.read_bytes("a.txt") == b"one\r\ntwo\r\n"
+    assert env.files.read_bytes(root / "src" / "b.txt") == b"b\n"
 
 
 # 23: the string prefix of a path says nothing about where it leads
@@ -355,274 +344,3 @@ def test_a_copy_that_fails_is_removed(monkeypatch, source, tmp_path):
     with pytest.raises(OSError, match="No space left on device"):
         WorkspaceEnv(source)
     assert os.listdir(place) == []
-
-
-TOOLS = {
-    "read_file": {"path": "a.txt"},
-    "edit_file": {"path": "a.txt", "old_text": "one", "replacement": "x"},
-    "write_file": {"path": "a.txt", "content": "x"},
-    "list_files": {},
-    "run_command": {"command": "exit 0"},
-}
-
-
-@pytest.mark.parametrize("name", TOOLS)
-@pytest.mark.parametrize("context", [None, {}, {"env": None}, {"env": Minimal()}])
-def test_without_operations_of_an_environment_nothing_happens(
-    source, monkeypatch, name, context
-):
-    monkeypatch.chdir(source)
-    before = (source / "a.txt").read_bytes()
-    group = "process" if name == "run_command" else "file"
-    words = f"this tool needs an environment with {group!r} operations"
-    method = getattr(EnvToolSet(), name)
-    direct = method.execute(TOOLS[name], context)
-    assert (direct.status, direct.error_code) == ("error", "env_required")
-    assert direct.error == words
-    registry = ToolRegistry().include_toolset(EnvToolSet())
-    called = registry.call(name, runtime_context=context, **TOOLS[name])
-    assert (called.status, called.error_code) == ("error", "env_required")
-    assert (source / "a.txt").read_bytes() == before
-
-
-def test_read_file_counts_lines_from_one(env):
-    result = call(env, "read_file", path="a.txt", line_offset=2, line_limit=1)
-    assert (result.status, result.output) == ("success", "2\ttwo")
-    assert result.metadata["selection_receipt"]["total_lines"] == 2
-    assert call(env, "read_file", path="a.txt").output == "1\tone\n2\ttwo"
-    assert call(env, "read_file", path="a.txt", line_limit=1).metadata[
-        "selection_receipt"
-    ]["has_more"]
-    for window in ({"line_offset": 0}, {"line_offset": -1}, {"line_limit": 0}):
-        result = call(env, "read_file", path="a.txt", **window)
-        assert (result.status, result.error_code) == ("error", "invalid_read_window")
-
-
-def test_edit_file_keeps_the_line_ends(env):
-    result = call(
-        env, "edit_file", path="a.txt", old_text="one\ntwo", replacement="1\n2"
-    )
-    assert result.status == "success"
-    assert env.files.read_bytes("a.txt") == b"1\r\n2\r\n"
-    assert call(
-        env, "edit_file", path="a.txt", old_text="\n", replacement="!", replace_all=True
-    ).is_success
-    assert env.files.read_bytes("a.txt") == b"1!2!"
-
-
-BAD_EDITS = {
-    "stale_file": {"old_text": "one", "expected_sha256": "0" * 64},
-    "text_not_found": {"old_text": "three"},
-    "ambiguous_edit": {"old_text": "o"},
-    "invalid_edit": {"old_text": "x"},
-}
-
-
-@pytest.mark.parametrize("code", BAD_EDITS)
-def test_edit_file_refuses(env, code):
-    args = {"path": "a.txt", "replacement": "x", **BAD_EDITS[code]}
-    result = call(env, "edit_file", **args)
-    assert (result.status, result.error_code) == ("error", code)
-    assert result.error.startswith("cannot edit 'a.txt': ")
-    assert env.files.read_bytes("a.txt") == b"one\r\ntwo\r\n"
-
-
-@pytest.mark.parametrize(
-    "path, code",
-    [
-        ("../x", "path_outside_workspace"),
-        (".env", "protected_path"),
-        ("none/.git/x", "protected_path"),
-    ],
-)
-@pytest.mark.parametrize("name", [name for name in TOOLS if name != "run_command"])
-def test_no_tool_leaves_the_workspace_or_touches_what_is_protected(
-    env, name, path, code
-):
-    result = call(env, name, **{**TOOLS[name], "path": path})
-    assert (result.status, result.error_code) == ("error", code)
-    assert repr(path) in result.error
-    assert (env.files.root / ".env").read_bytes() == b"KEY=secret"
-
-
-@pytest.mark.parametrize(
-    "name, args, code",
-    [
-        ("read_file", {"path": "none"}, "file_read_failed"),
-        ("read_file", {"path": "src"}, "file_read_failed"),
-        (
-            "edit_file",
-            {"path": "none", "old_text": "a", "replacement": "b"},
-            "file_edit_failed",
-        ),
-        ("write_file", {"path": "src", "content": ""}, "file_write_failed"),
-        ("write_file", {"path": "a.txt/b", "content": ""}, "file_write_failed"),
-        ("list_files", {"path": "none"}, "file_list_failed"),
-        ("list_files", {"limit": 0}, "file_list_failed"),
-        ("run_command", {"command": "exit 0", "timeout": 0}, "command_failed"),
-        ("run_command", {"command": "a\0b"}, "command_failed"),
-    ],
-)
-def test_what_cannot_be_done_is_an_error_result(env, name, args, code):
-    result = call(env, name, **args)
-    assert (result.status, result.error_code) == ("error", code)
-
-
-def test_write_file_writes_text_as_it_is(env):
-    result = call(env, "write_file", path="x/y.txt", content="a\r\nb\n\u5bd2")
-    assert (result.status, result.output) == ("success", "wrote x/y.txt: 8 bytes")
-    assert env.files.read_bytes("x/y.txt") == "a\r\nb\n\u5bd2".encode()
-    result = EnvToolSet().write_file("x/y.txt", "\ud800", {"env": env})
-    assert (result.status, result.error_code) == ("error", "file_write_failed")
-    assert env.files.read_bytes("x/y.txt") == "a\r\nb\n\u5bd2".encode()
-
-
-def test_list_files_says_when_there_are_more(env):
-    result = call(env, "list_files", limit=1)
-    assert (result.output, result.metadata) == (["a.txt"], {"has_more": True})
-    result = call(env, "list_files", limit=2)
-    assert result.output == ["a.txt", "src/b.txt"]
-    assert result.metadata == {"has_more": False}
-
-
-@posix_only
-def test_a_file_name_that_is_not_utf8_can_be_listed(env):
-    try:
-        open(os.fsencode(env.files.root) + b"/\xff.txt", "wb").close()
-    except OSError:
-        pytest.skip("this file system wants UTF-8 names")
-    assert call(env, "list_files").output == ["a.txt", "\ufffd.txt", "src/b.txt"]
-
-
-def test_run_command_tells_how_the_command_ended(env):
-    result = call(env, "run_command", command="echo hi")
-    assert (result.status, result.output["stdout"].strip()) == ("success", "hi")
-    result = call(env, "run_command", command="exit 3")
-    assert (result.status, result.error_code) == ("error", "command_failed")
-    assert result.error == "command ended with exit status 3"
-    assert result.output == {"returncode": 3, "stdout": "", "stderr": ""}
-
-
-@posix_only
-def test_run_command_admits_that_it_does_not_know(env):
-    result = call(env, "run_command", command="echo hi; sleep 9", timeout=0.2)
-    assert (result.status, result.error_code) == ("timed_out", "command_timed_out")
-    assert (result.outcome_unknown, result.effect_state) == (True, "unknown")
-    assert not result.worker_still_running
-    assert result.output["stdout"] == "hi\n"
-
-
-class NotesAgent(AgentModule):
-    """Carries out a list of decisions."""
-
-    def __init__(self, *decisions, **config):
-        super().__init__(**config)
-        self.left = list(decisions)
-
-    def init_state(self, task, **kwargs):
-        return StateSchema(task=task)
-
-    def decide(self, state, observation):
-        return self.left.pop(0)
-
-    def reduce(self, state, observation, decision):
-        return state
-
-
-def act(name, **args) -> Decision:
-    return Decision.act(actions=[Action(name, args)])
-
-
-def test_a_composition_runs_an_agent_on_a_copy(source):
-    agent = NotesAgent(
-        act("edit_file", path="a.txt", old_text="one", replacement="1"),
-        Decision.final("done"),
-    )
-    with compose(agent, workspace=source) as composition:
-        result = composition.engine.run("t")
-        assert (result.final_result, result.success_rate) == ("done", 1.0)
-        root = composition.env.files.root
-        assert (root / "a.txt").read_bytes() == b"1\r\ntwo\r\n"
-        assert composition.agent is agent
-        assert composition.engine.env is composition.env
-        assert composition.engine.runtime is composition.runtime
-        assert composition.tool_registry.list_tools() == sorted(TOOLS)
-    assert not root.exists()
-    assert (source / "a.txt").read_bytes() == b"one\r\ntwo\r\n"
-
-
-def test_a_composition_leaves_the_agent_as_it_was(source):
-    agent = NotesAgent(artifact_resolver="mine")
-    agent.tool_registry.register(lambda: "own", name="read_file")
-    with compose(agent, workspace=source) as composition:
-        store = agent.config["artifact_resolver"]
-        assert store is composition.runtime.artifact_resolver
-        assert store is composition.env.artifact_store
-        assert composition.tool_registry.list_tools() == sorted(TOOLS)
-        assert composition.tool_registry.call("read_file").output == "own"
-        assert agent.tool_registry.list_tools() == ["read_file"]
-        held = store.root
-        assert held.is_dir()
-    assert agent.config == {"artifact_resolver": "mine"}
-    assert not held.exists()
-    composition.close()
-    plain = NotesAgent()
-    compose(plain, workspace=source).close()
-    assert plain.config == {}
-
-
-def test_a_composition_takes_the_parts_it_is_given(source, tmp_path):
-    store = FileArtifactStore(tmp_path / "store")
-    policy = ActionExecutionPolicy(mode="parallel")
-    runtime = RuntimeComposition(
-        artifact_resolver=store, action_execution_policy=policy
-    )
-    with compose(NotesAgent(), workspace=source, runtime=runtime) as composition:
-        assert composition.runtime is runtime
-        assert composition.agent.config["artifact_resolver"] is store
-    assert RuntimeComposition() == RuntimeComposition(
-        checkpoint_store=None,
-        action_execution_policy=None,
-        event_sink=None,
-        artifact_resolver=None,
-    )
-    with pytest.raises(AttributeError):
-        runtime.event_sink = print
-
-
-@pytest.mark.parametrize(
-    "workspace, options, kind",
-    [("none", {}, NotADirectoryError), (".", {"no_such_option": 1}, TypeError)],
-)
-def test_a_composition_that_fails_leaves_nothing(
-    monkeypatch, source, tmp_path, workspace, options, kind
-):
-    place = tmp_path / "tmp"
-    place.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(place))
-    agent = NotesAgent()
-    with pytest.raises(kind):
-        compose(agent, workspace=source / workspace, **options)
-    assert os.listdir(place) == []
-    assert agent.config == {}
-
-
-def test_an_engine_takes_a_runtime_composition():
-    result = Engine(NotesAgent(Decision.final("x")), runtime=RuntimeComposition()).run(
-        "t"
-    )
-    assert result.final_result == "x"
-
-
-def test_kit_gives_its_parts_when_they_are_asked_for():
-    code = (
-        "import sys, qitos_min.kit as kit\n"
-        "assert 'qitos_min.kit.env' not in sys.modules\n"
-        "for name in kit.__all__: getattr(kit, name)\n"
-        "assert set(dir(kit)) == set(kit.__all__)\n"
-    )
-    root = Path(__file__).parent.parent
-    subprocess.run([sys.executable, "-c", code], cwd=root, check=True)
-    with pytest.raises(AttributeError) as caught:
-        kit.no_such_part
-    assert str(caught.value) == "module 'qitos_min.kit' has no attribute 'no_such_part'"

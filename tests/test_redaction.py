@@ -20,6 +20,9 @@ NOTHING = {"secret_values": 0, "secret_texts": 0, "host_paths": 0}
 AWS_ID = "AKIA" + "FAKEFAKEFAKE1234"
 JWT = "eyJ" + "hbGciOiJIUzI1NiJ9" + ".eyJzdWIiOiIxIn0" + ".c2lnbmF0dXJl"
 GITHUB = "ghp_" + "fake" * 9
+GITLAB = "glpat-" + "fake" * 5
+GOOGLE = "AIza" + "fake" * 8
+HUGGING = "hf_" + "fake" * 8
 PEM = "-----BEGIN {0}-----\nZmFrZQ==\n-----END {0}-----".format("RSA PRIVATE KEY")
 
 
@@ -43,6 +46,9 @@ PEM = "-----BEGIN {0}-----\nZmFrZQ==\n-----END {0}-----".format("RSA PRIVATE KEY
         "accessToken",
         "x-auth-token",
         "token2",
+        "access_tokens",
+        "refreshTokens",
+        "access_key",
         "password",
         "dbPassword",
         "PASSWORD_HASH",
@@ -88,6 +94,7 @@ def test_names_of_secrets(name: str) -> None:
         "token_count",
         "tokenCount",
         "max_tokens",
+        "completion_tokens",
         "total_tokens",
         "token_usage",
         "secretary",
@@ -167,6 +174,14 @@ def test_what_holds_no_secret_stays(tree: Any) -> None:
         ("curl -H 'X-API-Key: fake' u", f"curl -H 'X-API-Key: {SECRET}' u"),
         ("Set-Cookie: a=fake; b=c\nHost: x", f"Set-Cookie: {SECRET}\nHost: x"),
         ("\u5bc6\u94a5sk-fake123", f"\u5bc6\u94a5{SECRET}"),
+        ("user: pat\n  password: fake-1\nn: 1", f"user: pat\n  password: {SECRET}\nn: 1"),
+        ("- api_key: 'fa ke' \r\n- n", f"- api_key: '{SECRET}' \r\n- n"),
+        ("secret = fake\n", f"secret = {SECRET}\n"),
+        ("run --api-key fake --n 5", f"run --api-key {SECRET} --n 5"),
+        ("run --password 'fa ke'", f"run --password '{SECRET}'"),
+        (GITLAB, SECRET),
+        (f"key {GOOGLE}.", f"key {SECRET}."),
+        (HUGGING, SECRET),
     ],
 )
 def test_secrets_in_texts(text: str, expected: str) -> None:
@@ -212,6 +227,10 @@ def test_host_paths_in_texts(text: str, expected: str) -> None:
         "Basic information.",
         "a risk-assessment, a task-list, sk-learn",
         "unexpected token: }",
+        "the password: it is long",
+        "token = get_token()",
+        "run --token --n 5",
+        "hf_transformers_model",
         "max_tokens=5 author=pat session=s-1",
         "src/app/main.py ./a/b ../a/b ~/a/b $HOME/a/b",
         "and/or, 1/2, 2024/01/02, text/html, /help, a / b",
@@ -264,6 +283,11 @@ def test_the_tree_that_was_given_stays_as_it_was() -> None:
         "bearer ",
         "sk-",
         ".-",
+        "a: ",
+        "a = b\n",
+        "a: '\n",
+        "--a ",
+        "AIza",
     ],
 )
 def test_the_time_grows_with_the_length_only(piece: str) -> None:

@@ -130,6 +130,25 @@ def test_an_async_tool_fails_and_times_out_like_any_other():
     assert registry_of(hang, timeout_s=0.02).call("t").status == "timed_out"
 
 
+async def in_a_thread():
+    return await asyncio.to_thread(lambda: sorted(place.get()))
+
+
+async def in_a_thread_that_fails():
+    return await asyncio.to_thread(lambda: 1 / 0)
+
+
+place = contextvars.ContextVar("place")
+
+
+@pytest.mark.parametrize("timeout_s", [None, 5])
+def test_an_async_tool_may_use_threads(timeout_s):
+    place.set("ba")
+    assert registry_of(in_a_thread, timeout_s=timeout_s).call("t").output == ["a", "b"]
+    result = registry_of(in_a_thread_that_fails, timeout_s=timeout_s).call("t")
+    assert result.error == "ZeroDivisionError: division by zero"
+
+
 class Flaky:
     """Raises the given exceptions one by one, then answers."""
 
@@ -194,6 +213,21 @@ def test_a_result_is_repeated_only_when_it_says_that_it_may_be():
     registry = registry_of(fail, max_retries=2)
     assert registry.call("t", disposition="retryable").attempts == 3
     assert registry.call("t", disposition="non_retryable").attempts == 1
+
+
+def test_a_cancelled_call_is_not_repeated():
+    class Token:
+        mode = None
+
+    token = Token()
+
+    def fail():
+        token.mode = "immediate"
+        raise A
+
+    policy = RetryPolicy(5, backoff_factor=60)
+    result = registry_of(fail, retry_policy=policy).call("t", {"cancel_token": token})
+    assert (result.error, result.attempts) == ("ValueError: a", 1)
 
 
 def test_refused_calls_are_not_repeated():
@@ -286,14 +320,40 @@ def test_the_time_limit_nearest_to_the_call_holds(action, meta, context):
     assert result.status == "timed_out"
 
 
-def test_the_process_can_exit_while_a_tool_hangs():
+@pytest.mark.parametrize("seconds", ["5", -1, 0, True, float("nan")])
+def test_a_time_limit_that_is_none_starts_nothing(seconds):
+    ran = []
+    result = registry_of(ran.append).call("t", {"timeout_s": seconds}, object=1)
+    assert result.error == (
+        "ValueError: timeout_s must be a number of seconds above 0, " f"got {seconds!r}"
+    )
+    assert ran == []
+
+
+@pytest.mark.parametrize("given, kept", [(7, "7"), (None, None), ("c1", "c1")])
+def test_an_id_that_is_no_text_becomes_one(given, kept):
+    # A model's {"id": 7} spoiled the record of a call that had run.
+    result = call_tool(registry_of(lambda: 1), Action("t", action_id=given), None)
+    assert result.to_dict()["action_id"] == kept
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "def t(): hang()",
+        "async def t(): await asyncio.Event().wait()",
+        "async def t(): await asyncio.to_thread(hang)",
+    ],
+)
+def test_the_process_can_exit_while_a_tool_hangs(body):
     program = (
-        "import threading\n"
+        "import asyncio, threading\n"
         "from qitos_min.core.tool import ToolMeta\n"
         "from qitos_min.core.tool_registry import ToolRegistry\n"
         "hang = threading.Event().wait\n"
-        "meta = ToolMeta(name='t', timeout_s=0.02)\n"
-        "print(ToolRegistry().register(lambda: hang(), meta=meta).call('t').status)\n"
+        f"{body}\n"
+        "meta = ToolMeta(timeout_s=0.05)\n"
+        "print(ToolRegistry().register(t, meta=meta).call('t').status)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -340,23 +400,6 @@ def test_a_value_that_json_cannot_hold_is_still_a_success():
     assert result.output["a"] is None
     assert result.metadata["output_converted"] is True
     json.dumps(result.to_dict(), allow_nan=False)
-
-
-@pytest.mark.parametrize(
-    "output, limit, shown, omitted",
-    [
-        ("abcdef", 4, "abcd...[TRUNCATED]", {"chars": 2}),
-        ("abcd", 4, None, {}),
-        ([1, 2, 3], 2, "[1...[TRUNCATED]", {"chars": 7}),
-        (None, 0, None, {}),
-    ],
-)
-def test_only_what_a_model_is_shown_is_cut(output, limit, shown, omitted):
-    result = registry_of(lambda: output, result_max_chars=limit).call("t")
-    assert result.output == output
-    assert (result.model_output, result.omitted) == (shown, omitted)
-    assert result.truncated is bool(omitted)
-    result.to_dict()
 
 
 def test_latency_covers_the_execution_in_milliseconds():

@@ -7,9 +7,10 @@ import json
 import pytest
 
 from qitos_min.core._tool_call import call_tool
-from qitos_min.core.action import Action
+from qitos_min.core.action import Action, ActionExecutionPolicy
 from qitos_min.core.tool import BaseTool, ToolMeta, ToolPermissionSpec
 from qitos_min.core.tool_registry import ToolRegistry
+from qitos_min.engine.action_executor import ActionExecutor
 
 
 def registry_of(func, name="t", **meta):
@@ -42,12 +43,17 @@ STRUCTURE = [
     (
         {"a": {1, 2}},
         "invalid_json_value",
-        "argument 'a' holds a set, expected JSON values",
+        "argument 'a' holds a value of type set",
     ),
     (
         {"a": float("nan")},
         "invalid_json_value",
-        "argument 'a' holds nan, which JSON has no number for",
+        "argument 'a' holds a number that is not finite",
+    ),
+    (
+        {"a": 10**5000},
+        "invalid_json_value",
+        "argument 'a' holds an integer of more than 4300 digits",
     ),
     ({}, "missing_required_argument", "missing required argument 'a'"),
     (
@@ -208,6 +214,20 @@ def test_validate_input_says_what_is_wrong(answer, message):
         assert outcome(result) == ("error", "semantic", "validation_failed")
 
 
+def test_an_async_check_is_awaited():
+    class Strict(BaseTool):
+        name = "t"
+
+        async def validate_input(self, args, runtime_context=None):
+            return "odd" if args["x"] % 2 else None
+
+        def execute(self, args, runtime_context=None):
+            return args["x"]
+
+    call = ToolRegistry().register(Strict()).call
+    assert (call("t", x=1).error, call("t", x=2).output) == ("odd", 2)
+
+
 def test_a_check_that_raises_refuses_the_call_and_is_recorded():
     class Broken(BaseTool):
         name = "t"
@@ -271,6 +291,37 @@ def test_a_rule_that_cannot_be_read_denies(rule):
     result = registry_of(lambda: "ran").call("t", {"permission_rules": [rule]})
     assert outcome(result) == ("skipped", "policy", "permission_denied")
     assert repr(rule) in result.error
+
+
+DENY = {"tool": "t", "decision": "deny"}
+
+
+@pytest.mark.parametrize("mode", ["serial", "parallel"])
+@pytest.mark.parametrize("make", [lambda: iter([DENY]), lambda: DENY, lambda: 5])
+def test_rules_that_are_no_list_deny_every_call(make, mode):
+    # A rule from an iterator guarded only the first call of a batch.
+    registry = registry_of(lambda: "ran", concurrency_safe=True)
+    executor = ActionExecutor(registry, policy=ActionExecutionPolicy(mode))
+    context = {"permission_rules": make()}
+    batch = executor.execute([Action("t"), Action("t")], runtime_context=context)
+    for result in batch.results:
+        assert outcome(result) == ("skipped", "policy", "permission_denied")
+        kind = type(context["permission_rules"]).__name__
+        assert result.error == (
+            "the check of the permission rules of tool 't' raised ValueError: "
+            f"permission_rules must be a list, got {kind}"
+        )
+
+
+async def scope_of(args):
+    return args["path"]
+
+
+def test_an_async_scope_is_awaited():
+    registry = registry_of(lambda path: "ran", rule_scope_builder=scope_of)
+    context = {"permission_rules": [{**DENY, "scope": "/etc/*"}]}
+    assert registry.call("t", context, path="/tmp/a").output == "ran"
+    assert registry.call("t", context, path="/etc/a").status == "skipped"
 
 
 @pytest.mark.parametrize("builder", [None, lambda args: None])

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import pickle
+import random
+import timeit
 from dataclasses import MISSING, fields
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from qitos_min.core._tool_result_checks import (
+    FIELD_CHECKS,
+    STATE_CHECKS,
+    STATE_FIELDS,
+    EffectState,
+    RetryDisposition,
+    ToolErrorKind,
+    ToolResultStatus,
+)
 from qitos_min.core.tool_result import ToolResult, ToolResultContractError
 from tool_results import (
     CLOSURE,
@@ -37,6 +48,78 @@ def test_fields_order_and_defaults_are_those_of_the_guide() -> None:
 def test_dict_has_the_35_fields_and_success() -> None:
     expected = {**DEFAULTS, "artifact_refs": [], "success": True}
     assert list(ToolResult().to_dict().items()) == list(expected.items())
+
+
+class Watched:
+    """Fields of a result, and which of them were looked at."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.values = values
+        self.seen: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        self.seen.add(name)
+        return self.values[name]
+
+
+def test_a_field_at_its_default_needs_no_check() -> None:
+    # That is why results that hold little are cheap to make.
+    defaults = vars(ToolResult())
+    for code, names, holds, _ in FIELD_CHECKS:
+        assert [name for name in names if not holds(defaults[name])] == [], code
+    assert [what for _, broken, what in STATE_CHECKS if broken(ToolResult())] == []
+
+
+def test_no_check_of_the_state_looks_at_a_field_that_is_not_listed() -> None:
+    chance, seen = random.Random(1), set()
+    choices = {
+        "status": get_args(ToolResultStatus),
+        "error_kind": (None, *get_args(ToolErrorKind)),
+        "effect_state": get_args(EffectState),
+        "retry_disposition": get_args(RetryDisposition),
+    }
+    for _ in range(300):
+        values = {name: chance.choice([None, True]) for name in STATE_FIELDS}
+        values |= {name: chance.choice(words) for name, words in choices.items()}
+        for _, broken, _ in STATE_CHECKS:
+            watched = Watched(values)
+            broken(watched)
+            seen |= watched.seen
+    assert seen == STATE_FIELDS
+
+
+@pytest.mark.parametrize(
+    ("code", "values"),
+    [
+        ("invalid_terminal_status", {"status": ""}),
+        ("invalid_canonical_field", {"metadata": dict}),
+        ("invalid_canonical_field", {"declared_effects": list}),
+        ("invalid_canonical_field", {"declared_effects": ()}),
+        ("invalid_canonical_field", {"metadata": []}),
+        ("invalid_canonical_field", {"latency_ms": False}),
+        ("invalid_canonical_field", {"attempts": True}),
+        ("invalid_canonical_field", {"attempts": 1.0}),
+        ("invalid_canonical_field", {"complete": 1}),
+        ("invalid_artifact_ref", {"artifact_refs": ""}),
+        ("invalid_batch_closure", {"batch_closure": []}),
+    ],
+)
+def test_what_only_resembles_a_default_is_checked(
+    code: str, values: dict[str, Any]
+) -> None:
+    assert code_of(**values) == code
+
+
+def test_an_empty_container_of_the_caller_is_not_kept() -> None:
+    mine: dict[str, Any] = {}
+    result = ToolResult(metadata=mine)
+    mine["late"] = 1
+    assert result.metadata == {}
+
+
+def test_a_plain_result_is_cheap() -> None:
+    once = min(timeit.repeat(lambda: ToolResult(output=1), number=200, repeat=5)) / 200
+    assert once < 100e-6  # a tenth of that where nothing else runs
 
 
 def test_results_do_not_share_their_defaults() -> None:

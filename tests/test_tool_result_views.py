@@ -338,6 +338,20 @@ def test_one_budget_covers_all_parts(max_chars: int) -> None:
             assert view[name].endswith(MARK)
 
 
+@pytest.mark.parametrize("piece", ['"', "\n", "\\", "\x01", "a\n", "\u5bd2", "\U0001f98a"])
+@pytest.mark.parametrize("max_chars", [1000, 4000])
+def test_what_json_escapes_counts_as_it_is_written(piece: str, max_chars: int) -> None:
+    tree = {"name": "again", "args": {"text": piece * 3000}}
+    result = ToolResult.execution_error(
+        code="c", error=piece * 3000, output=piece * 3000, next_action=tree
+    )
+    view = result.to_model_dict(max_chars=max_chars)
+    written = json.dumps(view, ensure_ascii=False)
+    assert max_chars - 100 < len(written) <= max_chars
+    for name in ("error", "model_output", "next_action"):
+        assert view[name].endswith(MARK)
+
+
 def test_short_parts_stay_whole_beside_a_long_one() -> None:
     result = ToolResult.execution_error(
         code="exit_status", error="it broke", recovery_hint="wait", output="o" * 9000

@@ -1,4 +1,4 @@
-"""From signatures to schemas, from docstrings to descriptions, from JSON to values."""
+"""From signatures to schemas."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import Annotated, Any, Dict, List, Literal, NewType, Optional, Union
 import pytest
 
 from qitos_min.core._json_schema import check_value
+from qitos_min.core.tool import FunctionTool
 from qitos_min.core.tool_schema import (
     function_schema,
-    parse_docstring,
     type_to_json_schema,
 )
 
@@ -35,6 +35,15 @@ class Level(enum.IntEnum):
 class Shape(enum.Enum):
     POINT = (0, 0)
     LINE = (0, 1)
+
+
+class Odd(enum.Enum):
+    NAN = float("nan")
+    HUGE = 10**5000
+    NONE = None
+
+
+class Empty(enum.Enum): ...
 
 
 @dataclasses.dataclass
@@ -112,6 +121,8 @@ TYPES = [
     (Mode, MODE),
     (Level, {"type": "integer", "enum": [1, 2]}),
     (Shape, {"type": "string", "enum": ["POINT", "LINE"]}),
+    (Odd, {"type": ["string", "null"], "enum": ["NAN", "HUGE", None]}),
+    (Empty, {}),
     (Literal[Mode.SLOW], {"type": "string", "enum": ["slow"]}),
     (Mode | None, {"type": ["string", "null"], "enum": ["fast", "slow", None]}),
     (Annotated[int, "units"], {"type": "integer", "description": "units"}),
@@ -159,6 +170,24 @@ def test_a_type_statement_is_its_value():
     names: dict[str, Any] = {}
     exec("type Names = list[str]", names)
     assert type_to_json_schema(names["Names"]) == {"type": "array", "items": TEXT}
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="type statements")
+def test_a_type_statement_may_name_itself_or_what_is_not_there():
+    names: dict[str, Any] = {}
+    exec(
+        "type Tree = int | list[Tree]\n"
+        "type Lost = list[Gone]\n"
+        "def grow(tree: Tree, lost: Lost, n: int): return [tree, lost, n]",
+        names,
+    )
+    assert function_schema(names["grow"])["properties"] == {
+        "tree": {"anyOf": [WHOLE, {"type": "array"}]},
+        "lost": {},
+        "n": WHOLE,
+    }
+    args = {"tree": [1, [2]], "lost": [3], "n": 4}
+    assert FunctionTool(names["grow"]).execute(args) == [[1, [2]], [3], 4]
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="marks of TypedDict fields")
@@ -361,91 +390,6 @@ def test_what_the_runtime_fills_is_hidden_unless_its_type_is_plain(text, shown):
     names = dict(globals())
     exec(f"from __future__ import annotations\ndef func({text}): ...", names)
     assert list(function_schema(names["func"])["properties"]) == shown
-
-
-GOOGLE = """Fetch text.
-
-    Follows redirects.
-
-    Args:
-        path (str): where; example: "3:5"
-        ref (dict[str, (int)], optional): the ref,
-            continued on a second line: with a colon
-
-            and a third
-        ratio: between 0 and 1
-        **extra: more
-
-    Returns:
-        str: the text.
-        path: not a parameter
-    """
-NUMPY = """Fetch text.
-
-    Parameters
-    ----------
-    path : str
-        Where it is:
-        on disk.
-    ref, ratio : int, optional
-        Two at once.
-    plain
-
-    Returns
-    -------
-    str
-        the text
-    """
-FIELDS = """Fetch text.
-
-    :param path: where
-        it is
-    :param int ref: the ref
-    :type ref: int
-    :param ratio:
-    :returns: the text
-    """
-DOCSTRINGS = [
-    (None, "", {}),
-    ("One line.", "One line.", {}),
-    (
-        "A.\n\nSome note: here.\nArgs are: fine",
-        "A.\n\nSome note: here.\nArgs are: fine",
-        {},
-    ),
-    (
-        GOOGLE,  # T8: smolagents #1073, #724
-        "Fetch text.\n\nFollows redirects.",
-        {
-            "path": 'where; example: "3:5"',
-            "ref": "the ref, continued on a second line: with a colon and a third",
-            "ratio": "between 0 and 1",
-            "extra": "more",
-        },
-    ),
-    (
-        NUMPY,
-        "Fetch text.",
-        {
-            "path": "Where it is: on disk.",
-            "ref": "Two at once.",
-            "ratio": "Two at once.",
-        },
-    ),
-    (FIELDS, "Fetch text.", {"path": "where it is", "ref": "the ref"}),
-    ("Args:\n    x: only this", "", {"x": "only this"}),
-    (
-        "Args:\n        x: a\n        y: b\n\n    Returns:\n        c: d",
-        "",
-        {"x": "a", "y": "b"},
-    ),
-    ("A.\n\nRaises:\n    ValueError: when x: y", "A.", {}),
-]
-
-
-@pytest.mark.parametrize("text, description, notes", DOCSTRINGS)
-def test_each_docstring_style_is_read(text, description, notes):
-    assert parse_docstring(text) == (description, notes)
 
 
 def test_the_text_of_an_annotation_beats_the_docstring():

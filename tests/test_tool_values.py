@@ -62,6 +62,9 @@ VALUES = [
     (Query, {"text": "a", "mode": "slow"}, Query("a", mode=Mode.SLOW)),
     (list[Query], [{"text": "a"}], [Query("a")]),
     (dict[str, Mode], {"a": "fast"}, {"a": Mode.FAST}),
+    (dict[Mode, int], {"fast": 1, "odd": 2}, {Mode.FAST: 1, "odd": 2}),
+    (dict[int, str], {"1": "a", "x": "b"}, {1: "a", "x": "b"}),
+    (dict[float, Any], {"1.5": []}, {1.5: []}),
     (Node, {"value": 1, "children": [{"value": 2}]}, Node(1, [Node(2)])),
     (Place, {"city": "x", "zip": 1}, {"city": "x", "zip": 1}),
     (tuple[int, Mode], [1, "fast"], (1, Mode.FAST)),
@@ -94,6 +97,13 @@ def test_the_call_receives_an_instance_of_a_dataclass_parameter():
     assert FunctionTool(ask).execute({"q": {"text": "a"}}) == Query("a")
 
 
+def test_the_keys_of_a_mapping_arrive_as_they_are_declared():
+    def keys(counts: dict[int, str]):
+        return list(counts)
+
+    assert FunctionTool(keys).execute({"counts": {"1": "a"}}) == [1]
+
+
 QUERY = type_to_json_schema(Query)
 FAULTS = [
     (3, WHOLE, None),
@@ -108,6 +118,10 @@ FAULTS = [
     ("b", {"enum": ["a"]}, "invalid_argument_value"),
     (1, {"enum": [True]}, "invalid_argument_value"),
     (1.0, {"enum": [1]}, None),
+    ([True], {"enum": [[1]]}, "invalid_argument_value"),
+    ({"a": [1]}, {"const": {"a": [True]}}, "invalid_argument_value"),
+    ({"a": [1]}, {"const": {"a": [1.0]}}, None),
+    ([[1], [True]], {"uniqueItems": True}, None),
     ("b", {"const": "a"}, "invalid_argument_value"),
     (3, {"anyOf": [TEXT, NULL]}, "invalid_argument_type"),
     ({"text": 1}, {"anyOf": [QUERY, NULL]}, "invalid_argument_type"),
@@ -169,12 +183,13 @@ def test_what_json_cannot_hold_is_named():
     endless: list[Any] = []
     endless.append(endless)
     for value, message in [
-        (float("nan"), "holds nan, which JSON has no number for"),
-        ([{"a": float("-inf")}], "holds -inf, which JSON has no number for"),
-        ({1: "a"}, "holds the key 1, expected text keys"),
-        ({"a": {2}}, "holds a set, expected JSON values"),
-        (b"x", "holds a bytes, expected JSON values"),
-        (endless, "is nested too deeply or contains itself"),
+        (float("nan"), "a number that is not finite"),
+        ([{"a": float("-inf")}], "a number that is not finite"),
+        (10**4300, "an integer of more than 4300 digits"),
+        ({1: "a"}, "a key of type int"),
+        ({"a": {2}}, "a value of type set"),
+        (b"x", "a value of type bytes"),
+        (endless, "itself or more than 200 levels"),
     ]:
         with pytest.raises(ValueError) as caught:
             detach_json(value)

@@ -298,6 +298,38 @@ def test_a_method_tool_is_bound_and_never_shows_self():
     assert (one.total, two.total) == (5, 0)
 
 
+class Family:
+    total = 3
+
+    @classmethod
+    @function_tool
+    def of_class(cls, amount: int) -> int:
+        return cls.total + amount
+
+    @staticmethod
+    @function_tool
+    def outside(amount: int) -> int:
+        return amount
+
+    @function_tool
+    @staticmethod
+    def inside(amount: int) -> int:
+        return amount
+
+
+@pytest.mark.parametrize("owner", [Family, Family()])
+def test_class_and_static_methods_are_tools_too(owner):
+    # Looking for an inherited docstring asked a class method for itself without end.
+    for name, output in (("of_class", 5), ("outside", 2), ("inside", 2)):
+        registry = ToolRegistry().register(getattr(owner, name))
+        assert registry.call(name, amount=2).output == output
+        assert list(registry.resolve(name).spec.parameters) == ["amount"]
+        assert getattr(owner, name)(2) == output
+    included = ToolRegistry().include(Family())
+    assert included.list_tools() == ["inside", "of_class", "outside"]
+    assert included.call("of_class", amount=1).output == 4
+
+
 def test_the_marked_methods_of_an_object_can_be_included():
     registry = ToolRegistry().include(Counter())
     assert registry.list_tools() == ["add", "drop"]

@@ -41,6 +41,9 @@ def as_tool(
     item: Any, name: str | None = None, meta: ToolMeta | None = None
 ) -> BaseTool:
     """The tool that an item is or becomes; ``TypeError`` if it is none."""
+    if inspect.ismethod(item) and isinstance(item.__func__, FunctionTool):
+        # What a class method is, made of a tool, from Python 3.13 on.
+        item = item.__func__.__get__(item.__self__, type(item.__self__))
     if isinstance(item, BaseTool):
         if isinstance(item, FunctionTool):
             _check_bound(item)

@@ -6,7 +6,10 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
+
+from ._limits import check_timeout
 
 __all__ = ["described", "guarded", "in_thread", "outcome", "settled"]
 
@@ -39,8 +42,10 @@ def in_thread(
 ) -> tuple[Any, BaseException | None] | None:
     """The outcome of work in a thread of its own; None when ``limit`` seconds passed.
 
-    The thread is a daemon, so that the process can end while it hangs.
+    The thread is a daemon, so that the process can end while it hangs. Raises
+    ``ValueError`` for a limit that is no number of seconds, before the work begins.
     """
+    check_timeout(limit)
     found: list[tuple[Any, BaseException | None]] = []
     context = contextvars.copy_context()
     thread = threading.Thread(
@@ -53,6 +58,25 @@ def in_thread(
     return found[0] if found else None
 
 
+class _DaemonThreads(ThreadPoolExecutor):
+    """Gives each piece of work a daemon thread; a pool's own are joined at exit."""
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
+        future: Future[Any] = Future()
+
+        def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            value, error = outcome(lambda: work(*args, **named))
+            if error is None:
+                future.set_result(value)
+            else:
+                future.set_exception(error)
+
+        threading.Thread(target=run, name="qitos-tool", daemon=True).start()
+        return future
+
+
 def settled(value: Any) -> Any:
     """A value, or what it gives when it has to be awaited."""
     if not inspect.isawaitable(value):
@@ -61,6 +85,7 @@ def settled(value: Any) -> Any:
     import asyncio
 
     async def settle() -> Any:
+        asyncio.get_running_loop().set_default_executor(_DaemonThreads())
         return await value
 
     try:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import operator
 import re
 import reprlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+from ._contract import strict_copy
 
 __all__ = ["Fault", "check_value", "detach_json", "same_json"]
 
@@ -42,37 +43,11 @@ _LIMITS: dict[str, tuple[Any, Callable[..., Any], Callable[..., Any], str]] = {
 
 
 def detach_json(value: Any) -> Any:
-    """A deep copy of a JSON value; a tuple becomes a list.
+    """A detached copy of a JSON value, in which a tuple becomes a list.
 
-    Raises ``ValueError`` for anything that JSON cannot hold: other types, numbers
-    that are not finite, keys that are not text, and values nested without end.
+    Raises ``ValueError``, as ``strict_copy`` does, for what JSON cannot hold.
     """
-    try:
-        return _detached(value)
-    except RecursionError:
-        raise ValueError("is nested too deeply or contains itself") from None
-
-
-def _detached(value: Any) -> Any:
-    kind = type(value)
-    if kind is str or kind is int or kind is bool or value is None:
-        return value
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise ValueError(f"holds {value!r}, which JSON has no number for")
-        return float(value)
-    if isinstance(value, str):  # A text enum stands for its value.
-        return str.__str__(value)
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, (list, tuple)):
-        return [_detached(item) for item in value]
-    if isinstance(value, dict):
-        for key in value:
-            if not isinstance(key, str):
-                raise ValueError(f"holds the key {key!r}, expected text keys")
-        return {str.__str__(key): _detached(item) for key, item in value.items()}
-    raise ValueError(f"holds a {kind.__qualname__}, expected JSON values")
+    return strict_copy(value, tuples=True)
 
 
 def check_value(value: Any, schema: Any, path: str = "") -> Fault | None:
@@ -96,6 +71,11 @@ def check_value(value: Any, schema: Any, path: str = "") -> Fault | None:
 
 def same_json(left: Any, right: Any) -> bool:
     """Equality as JSON sees it: ``true`` is not 1, but 1.0 is."""
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same_json, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        same_keys = left.keys() == right.keys()
+        return same_keys and all(same_json(left[key], right[key]) for key in left)
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     return bool(left == right)

@@ -29,7 +29,11 @@ _SECRET_WORDS = frozenset(
     }
 )
 _SECRET_PAIRS = frozenset(
-    {("api", "key"), ("api", "keys"), ("private", "key"), ("private", "keys")}
+    {
+        *((kind, key) for kind in ("access", "api", "private") for key in ("key", "keys")),
+        # ``max_tokens`` and its like are counts, so the plural alone is no secret.
+        *((kind, "tokens") for kind in ("access", "auth", "bearer", "refresh")),
+    }
 )
 # A name that ends so tells about a secret (``token_count``) instead of holding one.
 _MEASURES = frozenset(
@@ -76,15 +80,24 @@ _SECRET_TEXTS = (
     (rf"(?<![A-Za-z0-9_-])eyJ{_BASE64}+\.{_BASE64}+\.{_BASE64}*", _SECRET),
     (r"(?<![A-Za-z0-9])sk-[A-Za-z0-9_-]{6,}", _SECRET),
     (r"(?<![A-Za-z0-9])(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}", _SECRET),
-    (rf"(?<![A-Za-z0-9])(?:gh[opsu]_|github_pat_|xox[a-z]-){_BASE64}{{10,}}", _SECRET),
+    (
+        rf"(?<![A-Za-z0-9])(?:gh[opsu]_|github_pat_|glpat-|xox[a-z]-){_BASE64}{{10,}}",
+        _SECRET,
+    ),
+    (rf"(?<![A-Za-z0-9])(?:AIza|hf_){_BASE64}{{30,}}", _SECRET),
 )
-# A name with its value inside a text: a header, then NAME=value and "name": "value".
+# A name with its value inside a text: a header, NAME=value and "name": "value", then
+# what is a line of its own in a file of settings, and an option of a command.
 _NAMED_TEXTS = (
     r"""(?i)(?<![a-z0-9_-])"""
     r"""((?:[a-z0-9_]{1,40}-){1,8}[a-z0-9_]{1,40}|authorization|cookie)"""
     r"""([ ]?:[ ]?)(?![ ]?\[REDACTED)([^\r\n"']+)""",
     r"""(?<![\w.-])([\w.-]{1,80})(=|["'][ ]?:[ ]?(?=["']))(?!["']?\[REDACTED)"""
     r"""("[^"]*"|'[^']*'|[^\s&;,"'()<>]+)""",
+    r"""(?m)^([ \t-]{0,40}[\w.-]{1,80})([ \t]*[:=][ \t]+)(?!["']?\[REDACTED)"""
+    r"""("[^"\n]*"|'[^'\n]*'|[^\s"'()\[\]{}<>]+)(?=[ \t\r]*$)""",
+    r"""(?<![\w-])(--[\w-]{1,80})([ ])(?!["']?(?:\[REDACTED|-))"""
+    r"""("[^"]*"|'[^']*'|[^\s"']+)""",
 )
 _NAME = r"[^\s/\\:*?\"'<>|,;()\[\]{}`&=#]+"
 _HOST_PATH = (

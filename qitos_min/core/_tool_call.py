@@ -9,8 +9,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from ._foreign import described, guarded, in_thread, settled
-from ._json import dumps
 from ._json_schema import Fault, check_value, detach_json
+from ._tool_output import limit_output
 from .action import Action
 from .tool import BaseTool, ToolPermissionSpec, ToolSpec
 from .tool_result import ToolErrorKind, ToolResult, ToolResultStatus
@@ -18,11 +18,10 @@ from .tool_result import ToolErrorKind, ToolResult, ToolResultStatus
 if TYPE_CHECKING:
     from .tool_registry import ToolRegistry
 
-__all__ = ["call_tool", "may_ask", "unknown_tool"]
+__all__ = ["call_tool", "is_cancelled", "may_ask", "unknown_tool"]
 
 _DECISIONS = ("deny", "ask", "allow")
 _RULE_KEYS = {"tool", "decision", "scope"}
-_CUT_MARK = "...[TRUNCATED]"
 
 
 @dataclass
@@ -64,6 +63,11 @@ def call_tool(
     result.tool_name = name or str(action.name)
     result.action_id = action.action_id
     return result
+
+
+def is_cancelled(context: Mapping[str, Any]) -> bool:
+    """Whether the ``cancel_token`` of a runtime context says to stop at once."""
+    return getattr(context.get("cancel_token"), "mode", None) == "immediate"
 
 
 def unknown_tool(name: str, suggestions: Iterable[str]) -> str:
@@ -115,7 +119,7 @@ def _check_structure(call: _Call) -> Fault | None:
         try:
             args[name] = detach_json(value)
         except ValueError as error:
-            return Fault("invalid_json_value", f"argument {name!r} {error}")
+            return Fault("invalid_json_value", f"argument {name!r} holds {error}")
     call.args = args
     return check_value(args, call.spec.arguments_schema())
 
@@ -123,7 +127,8 @@ def _check_structure(call: _Call) -> Fault | None:
 def _check_input(call: _Call) -> Fault | None:
     if type(call.tool).validate_input is BaseTool.validate_input:
         return None
-    problem: Any = call.tool.validate_input(detach_json(call.args), dict(call.context))
+    args, context = detach_json(call.args), dict(call.context)
+    problem: Any = settled(call.tool.validate_input(args, context))
     if problem is None or problem is True or problem == "":
         return None
     if not isinstance(problem, str):
@@ -133,14 +138,23 @@ def _check_input(call: _Call) -> Fault | None:
 
 
 def _check_rules(call: _Call) -> Fault | None:
-    rules = call.context.get("permission_rules")
-    if not rules:
-        return None
+    rules = _rules(call.context)
     found = {rule["decision"] for rule in rules if _is_hit(call, rule)}
     call.decision = next((word for word in _DECISIONS if word in found), "default")
     if call.decision != "deny":
         return None
     return Fault("permission_denied", f"a rule denies tool {call.name!r}")
+
+
+def _rules(context: Mapping[str, Any]) -> list[Any] | tuple[Any, ...]:
+    rules = context.get("permission_rules")
+    if rules is None:
+        return ()
+    if not isinstance(rules, (list, tuple)):
+        # What can be read only once would guard only the first call.
+        kind = type(rules).__qualname__
+        raise ValueError(f"permission_rules must be a list, got {kind}")
+    return rules
 
 
 def _is_hit(call: _Call, rule: Any) -> bool:
@@ -167,7 +181,7 @@ def _is_hit(call: _Call, rule: Any) -> bool:
     if rule.get("scope") is None:
         return True
     build = call.spec.rule_scope_builder
-    scope = build(detach_json(call.args)) if build is not None else None
+    scope = settled(build(detach_json(call.args))) if build is not None else None
     if scope is None:
         # What cannot be told apart is restricted, never set free.
         return bool(rule["decision"] != "allow")
@@ -178,11 +192,13 @@ def may_ask(registry: ToolRegistry, name: str, context: Mapping[str, Any]) -> bo
     """Whether a call may have to wait for a person, whatever its arguments are."""
     if registry.resolve(name).spec.needs_approval:
         return True
-    return any(
+    rules, names = context.get("permission_rules"), registry.names_of(name)
+    # Rules that cannot be read deny every call, so nobody is asked.
+    return isinstance(rules, (list, tuple)) and any(
         isinstance(rule, Mapping)
         and rule.get("decision") == "ask"
-        and any(fnmatchcase(n, str(rule.get("tool"))) for n in registry.names_of(name))
-        for rule in context.get("permission_rules") or ()
+        and any(fnmatchcase(name, str(rule.get("tool"))) for name in names)
+        for rule in rules
     )
 
 
@@ -265,7 +281,8 @@ def _execute(call: _Call) -> ToolResult:
     allowed = _allowed_attempts(call)
     for attempt in range(1, allowed + 1):
         result, error = _attempt(call, limit)
-        if attempt == allowed or not _may_repeat(spec, result, error):
+        last = attempt == allowed or is_cancelled(call.context)
+        if last or not _may_repeat(spec, result, error):
             break
         failures.append(result.error or result.status)
         if policy is not None:
@@ -274,7 +291,7 @@ def _execute(call: _Call) -> ToolResult:
         result = _after_failure(spec.on_failure, result, error)
     if failures:
         result.metadata["failed_attempts"] = failures
-    _shorten(result, spec.result_max_chars)
+    limit_output(result, spec.result_max_chars, call.context)
     result.attempts = attempt
     result.latency_ms = (time.perf_counter() - started) * 1000.0
     return result
@@ -358,15 +375,3 @@ def _after_failure(
     if problem is not None:
         result.metadata["on_failure_error"] = described(problem)
     return result
-
-
-def _shorten(result: ToolResult, limit: int | None) -> None:
-    """Cut what a model is shown; the output itself stays whole."""
-    shown = result.output if result.model_output is None else result.model_output
-    if limit is None or shown is None:
-        return
-    text = shown if isinstance(shown, str) else dumps(shown)
-    if len(text) > limit:
-        result.model_output = text[:limit] + _CUT_MARK
-        result.truncated = True
-        result.omitted = {**result.omitted, "chars": len(text) - limit}

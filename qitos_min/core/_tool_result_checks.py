@@ -15,6 +15,7 @@ __all__ = [
     "FIELD_CHECKS",
     "RetryDisposition",
     "STATE_CHECKS",
+    "STATE_FIELDS",
     "TOOL_RESULT_SCHEMA_VERSION",
     "ToolErrorKind",
     "ToolResultStatus",
@@ -330,3 +331,20 @@ STATE_CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ),
 )
 """What the fields must be together: code, whether it is broken, and what is wrong."""
+
+STATE_FIELDS = frozenset(
+    {
+        "status",
+        "error",
+        "error_kind",
+        "error_code",
+        "recoverable",
+        "worker_still_running",
+        "effect_ref",
+        "effect_state",
+        "retry_disposition",
+        "reconciliation_required",
+        "outcome_unknown",
+    }
+)
+"""The fields that the checks of the state look at."""

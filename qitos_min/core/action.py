@@ -47,6 +47,7 @@ class Action:
     wrong arguments fails as that call and not as the whole decision."""
     kind: ActionKind = ActionKind.TOOL
     action_id: str | None = None
+    """What a model gave as something else becomes text."""
     timeout_s: float | None = None
     """Seconds for one attempt; overrides the time limit of the tool."""
     max_retries: int = 0
@@ -58,6 +59,8 @@ class Action:
 
     def __post_init__(self) -> None:
         self.kind = ActionKind(self.kind)
+        if not isinstance(self.action_id, (str, type(None))):
+            self.action_id = str(self.action_id)
         check_timeout(self.timeout_s)
         check_count(self.max_retries, "max_retries", least=0)
 

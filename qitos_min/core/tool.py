@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -114,7 +113,8 @@ class _ToolTraits:
     requires_user_interaction: bool = False
     supports_background: bool = False
     result_max_chars: int | None = None
-    """Longest output text, in characters, that a model is shown."""
+    """Longest output text, in characters, that a model is shown; an artifact store,
+    if the run has one, takes what is longer."""
     produces_artifact: bool = False
     rule_scope_builder: Callable[[dict[str, Any]], str | None] | None = None
     """From the arguments to the text that the ``scope`` of a rule is compared with."""
@@ -307,7 +307,7 @@ class FunctionTool(BaseTool):
         self.meta = meta or get_tool_meta(func) or ToolMeta()
         self.signature = CallSignature.of(func)
         schema = self.meta.input_schema or self.signature.schema
-        description, _ = parse_docstring(inspect.getdoc(documented(func)))
+        description, _ = parse_docstring(documented(func).__doc__)
         given = {name: getattr(self.meta, name) for name in _TRAITS}
         given["input_schema"] = schema
         name, text = self.meta.name, self.meta.description

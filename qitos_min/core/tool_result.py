@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, get_args
 
 from ._contract import ContractError, check_fields, is_count, strict_copy
@@ -12,6 +13,7 @@ from ._redact import redact
 from ._tool_result_checks import (
     FIELD_CHECKS,
     STATE_CHECKS,
+    STATE_FIELDS,
     TOOL_RESULT_SCHEMA_VERSION,
     EffectState,
     RetryDisposition,
@@ -100,8 +102,7 @@ class ToolResult:
     schema_version: str = TOOL_RESULT_SCHEMA_VERSION
 
     def __post_init__(self) -> None:
-        for name, value in _checked(self).items():
-            setattr(self, name, value)
+        vars(self).update(_checked(self))
         if self.model_output is None and isinstance(self.output, dict):
             summary = self.output.get("model_summary")
             self.model_output = summary if isinstance(summary, str) else None
@@ -169,8 +170,8 @@ class ToolResult:
             )
         given = dict(value)
         success = given.pop("success", None)
-        missing = [name for name in _FIELD_NAMES if name not in given]
-        unknown = len(given) + len(missing) - len(_FIELD_NAMES)
+        missing = [name for name in _DEFAULTS if name not in given]
+        unknown = len(given) + len(missing) - len(_DEFAULTS)
         if missing or unknown:
             raise ToolResultContractError(
                 "invalid_canonical_field",
@@ -204,7 +205,8 @@ class ToolResult:
 
     def to_dict(self) -> dict[str, Any]:
         """The 35 fields as JSON values, and ``success``; reading it back is exact."""
-        record = _checked(self)
+        values = {**vars(self), **_checked(self)}
+        record = {name: values[name] for name in _DEFAULTS}
         if self.attempt_id is not None:
             record["attempt_id"] = self.attempt_id.to_dict()
         record["artifact_refs"] = [ref.to_dict() for ref in self.artifact_refs]
@@ -214,9 +216,10 @@ class ToolResult:
     def to_model_dict(self, max_chars: int = 4000) -> dict[str, Any]:
         """What a model may see, within ``max_chars`` characters over all its parts.
 
-        ``model_output`` falls back to the output. Keys and fixed words count too, up to
-        half of the budget; short parts stay whole, the long ones share the rest. A part
-        that is cut becomes text and ends in ``...[TRUNCATED]``.
+        ``model_output`` falls back to the output. A part counts as long as it is in
+        JSON text. Keys and fixed words count too, up to half of the budget; short parts
+        stay whole, the long ones share the rest. A part that is cut becomes text and
+        ends in ``...[TRUNCATED]``.
         """
         if not is_count(max_chars):
             raise ValueError(f"max_chars must be an int >= 0, got {max_chars!r}")
@@ -224,19 +227,19 @@ class ToolResult:
         if record["model_output"] is None:
             record["model_output"] = record["output"]
         view = {name: record[name] for name in _MODEL_FIELDS}
-        parts = {
-            name: _joined(value)
+        sizes = {
+            name: _size(value)
             for name, value in view.items()
             if name not in _NEVER_CUT and value is not None
         }
-        frame = len(dumps({**view, **dict.fromkeys(parts, "")}))
+        frame = len(dumps({**view, **dict.fromkeys(sizes, "")}))
         room = max_chars - min(frame, max_chars // 2)
-        by_length = sorted(parts, key=lambda name: len(parts[name]))
-        for index, name in enumerate(by_length):
-            shown = _cut(parts[name], room // (len(parts) - index))
-            room -= len(shown)
-            if shown != parts[name]:
-                view[name] = shown
+        by_size = sorted(sizes, key=lambda name: sizes[name])
+        for index, name in enumerate(by_size):
+            share = room // (len(sizes) - index)
+            if sizes[name] > share:
+                view[name] = _cut(_joined(view[name]), share)
+            room -= _size(view[name])
         return view
 
     def to_trace_safe_dict(self) -> dict[str, Any]:
@@ -253,7 +256,11 @@ class ToolResult:
         return safe
 
 
-_FIELD_NAMES = tuple(item.name for item in fields(ToolResult))
+_DEFAULTS = {
+    item.name: item.default_factory() if item.default is MISSING else item.default
+    for item in fields(ToolResult)
+}
+_HOLDS = {name: holds for _, names, holds, _ in FIELD_CHECKS for name in names}
 _MODEL_FIELDS = (
     "schema_version",
     "status",
@@ -270,32 +277,46 @@ _NEVER_CUT = ("schema_version", "status", "recoverable")
 
 
 def _checked(result: ToolResult) -> dict[str, Any]:
-    """The fields as they are stored, each a copy, after every check in its order."""
-    check_fields(result, FIELD_CHECKS, ToolResultContractError)
-    copied = {}
-    for name in _FIELD_NAMES:
-        value = getattr(result, name)
-        if name == "artifact_refs":
-            copied[name] = tuple(value)
-        elif name == "attempt_id":
-            copied[name] = value
+    """Copies of the fields that are not their default, after every check in its order.
+
+    A default fulfils the contract and cannot change, so it is passed over; an empty
+    container can be filled, so it is always replaced.
+    """
+    given: dict[str, Any] = {}
+    copied: dict[str, Any] = {}
+    for name, value in vars(result).items():
+        default = _DEFAULTS.get(name, value)
+        if value is default:
+            continue
+        if type(value) is type(default) and not value and value == default:
+            copied[name] = type(default)()
         else:
-            copied[name] = _copied(name, value)
-    if copied["next_action"] is not None:
-        copied["next_action"].setdefault("args", {})
-    for code, broken, what in STATE_CHECKS:
-        if broken(result):
-            raise ToolResultContractError(code, what)
+            given[name] = value
+    if not all(_HOLDS[name](given[name]) for name in given if name in _HOLDS):
+        check_fields(result, FIELD_CHECKS, ToolResultContractError)
+    for name, value in given.items():
+        copied[name] = _copied(name, value)
+    if not STATE_FIELDS.isdisjoint(given):
+        for code, broken, what in STATE_CHECKS:
+            if broken(result):
+                raise ToolResultContractError(code, what)
     return copied
 
 
 def _copied(name: str, value: Any) -> Any:
+    if name == "artifact_refs":
+        return tuple(value)
+    if name == "attempt_id":
+        return value
     try:
-        return strict_copy(value)
+        copy = strict_copy(value)
     except ValueError as error:
         raise ToolResultContractError(
             "non_serializable_value", f"{name} holds {error}"
         ) from None
+    if name == "next_action" and copy is not None:
+        copy.setdefault("args", {})
+    return copy
 
 
 def _failure(
@@ -361,8 +382,13 @@ def _joined(*parts: Any) -> str:
     )
 
 
+def _size(value: Any) -> int:
+    """Characters of a value in JSON text; the quotes of a text do not count."""
+    return len(dumps(value)) - 2
+
+
 def _cut(text: str, limit: int) -> str:
-    if len(text) <= limit:
-        return text
-    kept = max(0, limit - len(_CUT_MARK))
-    return (text[:kept] + _CUT_MARK)[:limit]
+    """The longest beginning of a text that fits with the mark, or a part of the mark."""
+    fits = range(min(len(text), max(0, limit - len(_CUT_MARK))) + 1)
+    found = bisect_right(fits, limit, key=lambda end: _size(text[:end] + _CUT_MARK))
+    return text[: found - 1] + _CUT_MARK if found else _CUT_MARK[:limit]

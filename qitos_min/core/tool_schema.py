@@ -8,10 +8,12 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from ._foreign import outcome
 from ._introspect import documented, parameters, parse_docstring, resolved_hints
 from ._json_schema import check_value, detach_json, same_json
 
@@ -38,6 +40,7 @@ _JSON_TYPES = {
 _SETS = {set, frozenset, abc.Set, abc.MutableSet}
 _LISTS = {list, abc.Sequence, abc.MutableSequence, abc.Iterable, abc.Collection}
 _MAPPINGS = {dict, abc.Mapping, abc.MutableMapping}
+_NUMBERS = (int, float)
 _UNIONS = (typing.Union, types.UnionType)
 # Parameters that the runtime fills, and whether what it passes is a mapping.
 _INJECTED = {
@@ -49,14 +52,21 @@ _INJECTED = {
 }
 
 
-def type_to_json_schema(annotation: Any, _outer: tuple[type, ...] = ()) -> Schema:
-    """The JSON schema of the values of a type; ``{}`` when the type says nothing."""
+def type_to_json_schema(annotation: Any, _outer: tuple[Any, ...] = ()) -> Schema:
+    """The JSON schema of the values of a type; ``{}`` when the type says nothing.
+
+    A type that holds itself is described once.
+    """
+    if _is_alias(annotation):
+        if annotation in _outer:
+            return {}
+        _outer = (*_outer, annotation)
     annotation, note = _unwrap(annotation)
     schema = _bare_schema(annotation, _outer)
     return {**schema, "description": note} if note else schema
 
 
-def _bare_schema(annotation: Any, outer: tuple[type, ...]) -> Schema:
+def _bare_schema(annotation: Any, outer: tuple[Any, ...]) -> Schema:
     origin = typing.get_origin(annotation) or annotation
     args = typing.get_args(annotation)
     if origin is None:
@@ -93,10 +103,16 @@ def _unwrap(annotation: Any) -> tuple[Any, str]:
             annotation = typing.get_args(annotation)[0]
         elif hasattr(annotation, "__supertype__"):  # NewType
             annotation = annotation.__supertype__
-        elif type(annotation).__name__ == "TypeAliasType":  # ``type X = ...`` of 3.12
-            annotation = annotation.__value__
+        elif _is_alias(annotation):
+            value, error = outcome(getattr, annotation, "__value__")
+            annotation = Any if error else value
         else:
             return annotation, note
+
+
+def _is_alias(annotation: Any) -> bool:
+    # ``type X = ...`` of Python 3.12.
+    return type(annotation).__name__ == "TypeAliasType"
 
 
 def _field_mark(annotation: Any) -> str:
@@ -110,12 +126,12 @@ def _is_record(kind: Any) -> bool:
     )
 
 
-def _part(key: str, args: tuple[Any, ...], outer: tuple[type, ...]) -> Schema:
+def _part(key: str, args: tuple[Any, ...], outer: tuple[Any, ...]) -> Schema:
     schema = type_to_json_schema(args[0], outer) if args else {}
     return {key: schema} if schema else {}
 
 
-def _tuple_schema(args: tuple[Any, ...], outer: tuple[type, ...]) -> Schema:
+def _tuple_schema(args: tuple[Any, ...], outer: tuple[Any, ...]) -> Schema:
     if not args:
         return {"type": "array"}
     if args[-1] is Ellipsis:
@@ -142,6 +158,8 @@ def _union_schema(members: list[Schema]) -> Schema:
 
 
 def _enum_schema(values: list[Any]) -> Schema:
+    if not values:
+        return {}
     kinds = list(dict.fromkeys(_JSON_TYPES[type(value)] for value in values))
     distinct: list[Any] = []
     for value in values:
@@ -153,15 +171,13 @@ def _enum_schema(values: list[Any]) -> Schema:
 def _enum_value(member: Any) -> Any:
     """What stands for a member in JSON: its value, or its name if JSON has no such."""
     value = member.value if isinstance(member, Enum) else member
-    if value is None:
-        return None
-    for kind in (str, bool, int, float):
-        if isinstance(value, kind):
-            return kind(value)
+    if value is None or isinstance(value, (str, int, float)):
+        with suppress(ValueError):  # NaN, say
+            return detach_json(value)
     return getattr(member, "name", str(member))
 
 
-def _record_schema(record: type, outer: tuple[type, ...]) -> Schema:
+def _record_schema(record: type, outer: tuple[Any, ...]) -> Schema:
     if record in outer:
         return {"type": "object"}
     properties, required = {}, []
@@ -234,7 +250,7 @@ class CallSignature:
     def of(cls, func: Callable[..., Any]) -> CallSignature:
         """Read the signature of any callable; ``ValueError`` if it has none."""
         hints = resolved_hints(documented(func))
-        _, notes = parse_docstring(inspect.getdoc(documented(func)))
+        _, notes = parse_docstring(documented(func).__doc__)
         properties: dict[str, Any] = {}
         required, injected, positional, converted = [], {}, {}, {}
         further: dict[str, Any] = {}
@@ -302,8 +318,12 @@ def _is_injected(item: inspect.Parameter, annotation: Any) -> bool:
     return not schema
 
 
-def _is_converted(annotation: Any) -> bool:
+def _is_converted(annotation: Any, outer: tuple[Any, ...] = ()) -> bool:
     """Whether some value of a type arrives as another value in JSON."""
+    if _is_alias(annotation):
+        if annotation in outer:
+            return False
+        outer = (*outer, annotation)
     annotation, _ = _unwrap(annotation)
     origin = typing.get_origin(annotation) or annotation
     if isinstance(origin, type) and (issubclass(origin, Enum) or _is_record(origin)):
@@ -311,7 +331,9 @@ def _is_converted(annotation: Any) -> bool:
     if origin is tuple or (isinstance(origin, type) and origin in _SETS):
         return True
     parts = () if origin is typing.Literal else typing.get_args(annotation)
-    return any(_is_converted(part) for part in parts)
+    if origin in _MAPPINGS and parts and parts[0] in _NUMBERS:
+        return True
+    return any(_is_converted(part, outer) for part in parts)
 
 
 def convert_value(value: Any, annotation: Any) -> Any:
@@ -358,5 +380,17 @@ def _converted_dict(value: dict[str, Any], origin: type, args: tuple[Any, ...]) 
         made = {n: convert_value(v, kinds.get(n, Any)) for n, v in value.items()}
         return origin(**made)
     if len(args) == 2 and origin in _MAPPINGS:
-        return {name: convert_value(item, args[1]) for name, item in value.items()}
+        return {
+            _converted_key(name, args[0]): convert_value(item, args[1])
+            for name, item in value.items()
+        }
     return value
+
+
+def _converted_key(name: str, kind: Any) -> Any:
+    if kind not in _NUMBERS:
+        return convert_value(name, kind)
+    try:
+        return kind(name)
+    except ValueError:
+        return name

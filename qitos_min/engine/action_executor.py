@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..core._foreign import outcome
-from ..core._tool_call import call_tool, may_ask
+from ..core._foreign import guarded, outcome
+from ..core._tool_call import call_tool, is_cancelled, may_ask
 from ..core.action import Action, ActionExecutionPolicy
 from ..core.errors import ErrorCategory
 from ..core.tool_registry import ToolRegistry
@@ -44,6 +44,12 @@ class _Batch:
     """By position, in the order of completion."""
     raised: list[BaseException] = field(default_factory=list)
     stopped: bool = False
+    """Whether a call failed after which none is to follow."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no further call is to be started."""
+        return self.stopped or is_cancelled(self.context)
 
 
 class ActionExecutor:
@@ -67,13 +73,14 @@ class ActionExecutor:
         """Run each action and return one result per action.
 
         Actions that may run together do so in daemon threads; every other action
-        waits for those before it and runs alone, in the calling thread. Only
-        ``KeyboardInterrupt`` is raised.
+        waits for those before it and runs alone, in the calling thread. When the
+        context's ``cancel_token`` says ``immediate``, no further action is started.
+        Only ``KeyboardInterrupt`` is raised.
         """
         batch = _Batch(list(actions), runtime_context or {})
         segments = self._segments(batch)
         for segment in segments:
-            if batch.stopped:
+            if batch.is_over:
                 break
             if len(segment) == 1:
                 self._run(segment[0], batch)
@@ -82,7 +89,7 @@ class ActionExecutor:
         # A copy first: a worker that an interrupt left behind may still add to it.
         done = dict(batch.results)
         results = [
-            done[place] if place in done else self._cancelled(action)
+            done[place] if place in done else self._cancelled(action, batch)
             for place, action in enumerate(batch.actions)
         ]
         execution = {
@@ -133,7 +140,7 @@ class ActionExecutor:
         def work() -> None:
             while True:
                 with lock:
-                    place = None if batch.stopped else next(waiting, None)
+                    place = None if batch.is_over else next(waiting, None)
                 if place is None:
                     return
                 _, error = outcome(self._run, place, batch)
@@ -151,17 +158,21 @@ class ActionExecutor:
             )
             for _ in range(min(self.policy.max_concurrency, len(segment)))
         ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
+        started = [thread for thread in threads if guarded(thread.start)[1] is None]
+        if not started:  # The system has no thread to spare.
+            work()
+        for thread in started:
             thread.join()
         if batch.raised:
             raise batch.raised[0]
 
-    def _cancelled(self, action: Action) -> ToolResult:
+    def _cancelled(self, action: Action, batch: _Batch) -> ToolResult:
+        code, cause = "batch_stopped", "an earlier call of the batch did not succeed"
+        if not batch.stopped:
+            code, cause = "run_cancelled", "the run was cancelled"
         return ToolResult.execution_error(
-            code="batch_stopped",
-            error="not started, because an earlier call of the batch did not succeed",
+            code=code,
+            error=f"not started, because {cause}",
             status="cancelled",
             tool_name=self.tool_registry.resolve_name(action.name) or action.name,
             action_id=action.action_id,
@@ -170,9 +181,12 @@ class ActionExecutor:
 
 
 def tool_invocation(result: ToolResult) -> dict[str, Any]:
-    """The entry of a step record's ``tool_invocations`` for one result."""
+    """The entry of a step record's ``tool_invocations`` for one result.
+
+    ``artifact_refs`` is there only when there are any.
+    """
     failed = result.status in ("error", "timed_out")
-    return {
+    record = {
         "tool_name": result.tool_name,
         "action_id": result.action_id,
         "status": result.status,
@@ -186,3 +200,6 @@ def tool_invocation(result: ToolResult) -> dict[str, Any]:
         "outcome_unknown": result.outcome_unknown,
         "source": result.provenance.get("source"),
     }
+    if result.artifact_refs:
+        record["artifact_refs"] = [ref.to_dict() for ref in result.artifact_refs]
+    return record

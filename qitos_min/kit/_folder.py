@@ -104,9 +104,15 @@ class Folder:
         parts = path.relative_to(self.root).parts
         if os.name == "nt" and any(":" in part for part in parts):
             raise outside  # "a.txt:hidden" names another stream of a.txt
-        if self._protect and any(map(is_protected, parts)):
+        if self._protect and any(map(is_protected, (*self._spelt(name), *parts))):
             raise FileRefusal("protected_path", "protected name", str(name))
         return path
+
+    def _spelt(self, name: str | os.PathLike[str]) -> tuple[str, ...]:
+        # A protected name may be a link to one that is not.
+        path = Path(name)
+        inside = path.is_relative_to(self.root)
+        return (path.relative_to(self.root) if inside else path).parts
 
     def read_bytes(self, name: str | os.PathLike[str]) -> bytes:
         """The content of a regular file."""

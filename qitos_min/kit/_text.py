@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+from bisect import bisect_left
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, repeat
 
@@ -18,6 +20,7 @@ __all__ = ["Selection", "edit_bytes", "require_digest", "select_lines"]
 
 _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(b"\r\n|\r|\n")
+_MOST_PLACES = 1000
 _SAME_LINE_END = rb"(?:\r\n|\r(?!\n)|(?<!\r)\n)"
 
 
@@ -107,29 +110,56 @@ def edit_bytes(
     """
     _require_edit(old, new, replace_all)
     _require_text(data)
-    pattern = _SAME_LINE_END.join(map(re.escape, _split_at_lf(old)))
-    start = len(_BOM) if data.startswith(_BOM) else 0
-    overlapping = re.compile(b"(?=" + pattern + b")").finditer(data, start)
-    places = [match.start() for match in overlapping]
+    spans = list(_spans(data, old, None if replace_all else _MOST_PLACES))
     if not _is_utf8(data):
-        _require_ascii(data, old + new, places)
-    if not places:
+        _require_ascii(data, old + new, [start for start, _ in spans])
+    if not spans:
         raise FileRefusal("text_not_found", "old text does not occur in the file")
-    if len(places) > 1 and not replace_all:
+    if len(spans) > 1 and not replace_all:
+        least = "at least " if len(spans) == _MOST_PLACES else ""
         raise FileRefusal(
             "ambiguous_edit",
-            f"old text occurs in {len(places)} places, expected one (or replace all)",
+            f"old text occurs in {least}{len(spans)} places, "
+            "expected one (or replace all)",
         )
     own = _own_line_end(data)
     pieces, done = [], 0
-    matches = list(re.compile(pattern).finditer(data, start))
-    for match in matches:
-        pieces += data[done : match.start()], _with_line_ends(new, match.group(), own)
-        done = match.end()
+    for start, end in spans:
+        pieces += data[done:start], _with_line_ends(new, data[start:end], own)
+        done = end
     edited = b"".join([*pieces, data[done:]])
     if edited == data:
         raise FileRefusal("invalid_edit", "old and new text are the same in this file")
-    return edited, len(matches)
+    return edited, len(spans)
+
+
+def _spans(data: bytes, old: str, most: int | None) -> Iterator[tuple[int, int]]:
+    """Where ``old`` occurs: the first ``most`` places, which may overlap, or (None) all
+    that can be replaced together.
+
+    A search with one pattern for all line ends would take the product of both lengths.
+    """
+    parts = _split_at_lf(old)
+    text, wanted, folded, exact = data, parts[0], [], None
+    if len(parts) > 1:
+        text, wanted = _with_lf(data), _with_lf(old.encode("utf-8"))
+        found = re.finditer(b"\r\n", data)
+        folded = [match.start() - index for index, match in enumerate(found)]
+        if b"\r" in old.encode("utf-8"):
+            exact = re.compile(_SAME_LINE_END.join(map(re.escape, parts)))
+    place, count = len(_BOM) if data.startswith(_BOM) else 0, 0
+    while (place := text.find(wanted, place)) >= 0 and count != most:
+        behind = place + len(wanted)
+        start, end = (at + bisect_left(folded, at) for at in (place, behind))
+        place += 1
+        if exact is None or exact.fullmatch(data, start, end):
+            yield start, end
+            count += 1
+            place = behind if most is None else place
+
+
+def _with_lf(data: bytes) -> bytes:
+    return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
 def _require_edit(old: str, new: str, replace_all: bool) -> None:

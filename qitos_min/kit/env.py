@@ -10,6 +10,7 @@ import stat
 import subprocess
 import tempfile
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ __all__ = ["HostEnv", "Processes", "WorkspaceEnv", "entry_of"]
 
 _MAX_OUTPUT = 1_000_000
 """Characters of each output stream that are kept of one command."""
+_MAX_WRITTEN = 100_000_000
+"""Bytes of each output stream after which a command is killed."""
 
 
 class Processes:
@@ -45,9 +48,10 @@ class Processes:
         """Run a command line of the system's shell, for at most ``timeout`` seconds.
 
         Returns ``status`` (``success``; ``partial`` for an exit status other than 0;
-        ``error`` after the time limit, with ``error`` and ``timed_out``), ``command``,
+        ``error`` with ``error``, and after the time limit ``timed_out``), ``command``,
         ``returncode``, ``stdout``, ``stderr`` and ``truncated``. A command that runs
-        out of time is killed together with what it started.
+        out of time, or would fill the disk with its output, is killed together with
+        what it started.
 
         Raises:
             ValueError: ``timeout`` is not a number above 0, or ``command`` holds NUL.
@@ -61,11 +65,11 @@ class Processes:
         with _output_file() as out, _output_file() as err:
             process = self._start(command, out, err)
             try:
-                if process.wait(timeout):
+                fault = _wait(process, timeout, (out, err))
+                if fault:
+                    result.update(status="error", **fault)
+                elif process.returncode:
                     result["status"] = "partial"
-            except subprocess.TimeoutExpired:
-                error = f"command timed out after {timeout:g} s"
-                result.update(status="error", error=error, timed_out=True)
             finally:
                 _kill_tree(process)
                 with self._lock:
@@ -106,6 +110,20 @@ def _output_file() -> Any:
 def _read_output(stream: Any) -> str:
     stream.seek(0)
     return stream.read(_MAX_OUTPUT + 1)
+
+
+def _wait(
+    process: subprocess.Popen[str], timeout: float, outputs: tuple[Any, ...]
+) -> dict[str, Any]:
+    """Wait for a command to end; what is wrong if it has to be ended."""
+    end = time.monotonic() + timeout
+    while (left := end - time.monotonic()) > 0:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(min(left, 0.2))
+            return {}
+        if any(os.fstat(o.fileno()).st_size > _MAX_WRITTEN for o in outputs):
+            return {"error": f"command wrote more than {_MAX_WRITTEN} bytes of output"}
+    return {"error": f"command timed out after {timeout:g} s", "timed_out": True}
 
 
 def _kill_tree(process: subprocess.Popen[str]) -> None:

@@ -210,20 +210,22 @@ def _run(processes: Any, command: str, timeout: float) -> ToolResult:
     metadata = {"truncated": bool(ran.get("truncated"))}
     if ran["status"] == "success":
         return ToolResult(output=output, metadata=metadata)
-    if ran.get("timed_out"):
-        # What it did before it was killed is not known.
-        return ToolResult(
-            status="timed_out",
+    if ran["status"] != "error":
+        return ToolResult.execution_error(
+            code="command_failed",
+            error=f"command ended with exit status {ran['returncode']}",
             output=output,
             metadata=metadata,
-            error=ran["error"],
-            error_kind="execution",
-            error_code="command_timed_out",
-            effect_ref="run_command",
-            effect_state="unknown",
-            outcome_unknown=True,
         )
-    error = ran.get("error") or f"command ended with exit status {ran['returncode']}"
+    # What it did before it was killed is not known.
+    late = bool(ran.get("timed_out"))
     return ToolResult.execution_error(
-        code="command_failed", error=error, output=output, metadata=metadata
+        status="timed_out" if late else "error",
+        code="command_timed_out" if late else "command_failed",
+        error=ran["error"],
+        output=output,
+        metadata=metadata,
+        effect_ref="run_command",
+        effect_state="unknown",
+        outcome_unknown=True,
     )

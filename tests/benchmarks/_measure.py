@@ -1,5 +1,6 @@
 """Interleaved timing, and the synthetic run that the benchmarks share."""
 
+import dataclasses
 import gc
 import os
 import statistics
@@ -46,7 +47,7 @@ def details(step, number, awkward):
         "ratio": step / 7,
         "note": f"checked the result of step {step}",
         "tags": ["style", "facts"],
-        "limits": {"low": 0.25, "high": 0.75},
+        "limit": 0.75,
         "previous": None,
         "judge": "gpt-judge-large",
         "unit": "分",
@@ -122,6 +123,23 @@ def classes_run(steps, awkward=False):
     return EngineResult(None, records, happened, steps)
 
 
+@dataclasses.dataclass
+class GuideTrace:
+    """What the guide's loop makes of each output, and then a dict of."""
+
+    step_id: int
+    critic_name: str
+    action: str
+    reason: str
+    score: float
+    details: dict
+    instruction_patch: object
+    state_patch: object
+
+    def to_dict(self):
+        return dict(vars(self))
+
+
 def guide_loop(result):
     """The integration guide's own loops, with no check of anything."""
     traces = []
@@ -130,16 +148,16 @@ def guide_loop(result):
             if not isinstance(output, dict):
                 continue
             traces.append(
-                {
-                    "step_id": record.step_id,
-                    "critic_name": str(output.get("critic_name", "unknown")),
-                    "action": str(output.get("action", "continue")),
-                    "reason": str(output.get("reason", "")),
-                    "score": float(output.get("score", 1.0)),
-                    "details": output.get("details", {}),
-                    "instruction_patch": output.get("instruction_patch"),
-                    "state_patch": output.get("state_patch"),
-                }
+                GuideTrace(
+                    step_id=record.step_id,
+                    critic_name=str(output.get("critic_name", "unknown")),
+                    action=str(output.get("action", "continue")),
+                    reason=str(output.get("reason", "")),
+                    score=float(output.get("score", 1.0)),
+                    details=output.get("details", {}),
+                    instruction_patch=output.get("instruction_patch"),
+                    state_patch=output.get("state_patch"),
+                )
             )
     handoffs = []
     for event in result.events:
@@ -158,7 +176,7 @@ def guide_loop(result):
     return {
         "engine_config": {},
         "tool_permissions": [],
-        "critic_traces": traces,
+        "critic_traces": [trace.to_dict() for trace in traces],
         "handoff_traces": handoffs,
         "step_count": result.step_count,
     }

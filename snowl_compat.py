@@ -50,6 +50,7 @@ from collections import deque, namedtuple
 from collections.abc import Mapping
 from enum import Enum
 from itertools import chain, count, islice
+from operator import attrgetter, itemgetter
 from types import SimpleNamespace
 
 if sys.version_info < (3, 10):
@@ -107,17 +108,27 @@ class _Report:
     only when there is something to tell.
     """
 
-    __slots__ = ("issues", "strict")
+    __slots__ = ("honest", "issues", "strict")
 
     def __init__(self, issues=None, strict=False):
         self.issues = issues
         self.strict = strict
+        self.honest = {}
 
     def __call__(self, where, message):
         if self.strict:
             raise SnowlCompatError(message, _path_text(where))
         if self.issues is not None:
             self.issues.append(Issue(_path_text(where), _encodable(message)))
+
+
+class _Held(_Report):
+    """Issues that wait for their place to be complete."""
+
+    __slots__ = ()
+
+    def __call__(self, where, message):
+        self.issues.append((where, message))
 
 
 def _encodable(text):
@@ -218,10 +229,35 @@ def _has_any(source, names):
     return any(_has(source, name) for name in names)
 
 
+_PLAIN_GETTERS = (object.__getattribute__, SimpleNamespace.__getattribute__)
+
+
+def _is_honest(kind, report):
+    """Whether ``getattr`` finds just what such objects really have.
+
+    Asked once for each type and report.
+    """
+    if type(kind) is not type:
+        return False  # A metaclass may answer anything, even to ``==``.
+    known = report.honest.get(kind)
+    if known is None:
+        known = report.honest[kind] = (
+            kind.__getattribute__ in _PLAIN_GETTERS
+            and not _declares(kind, "__getattr__")
+            and not issubclass(kind, Mapping)
+        )
+    return known
+
+
 def _read(source, name, where, report):
     """The key or attribute, or ``_MISSING``; one that raises is an issue."""
-    if type(source) is dict:
+    kind = type(source)
+    if kind is dict:
         return source.get(name, _MISSING)
+    if _is_honest(kind, report):
+        ok, value = _attempt(getattr, source, name, _MISSING)
+        if ok:
+            return value
     if not _has(source, name):
         return _MISSING
     if _is_mapping(source):
@@ -256,40 +292,54 @@ def _is_issue(value):
     return named and all(type(part) is str for part in tuple.__iter__(value))
 
 
-def _elements(value, known, where, report, outer=()):
+def _is_plain_list(value):
+    """Whether it can be walked without care: no foreign code, nothing raised."""
+    kind = type(value)
+    return kind is list or kind is tuple or kind is _Lines
+
+
+def _is_element(element, known, report):
+    """Whether one element of a list may be read as a record."""
+    kind = type(element)
+    if kind is dict:
+        return True
+    if _is_honest(kind, report):
+        ok, value = _attempt(getattr, element, known[0], _MISSING)
+        if ok and value is not _MISSING:
+            return True
+    return _is_mapping(element) or _has_any(element, known)
+
+
+def _elements(value, known, where, report, outer=(), first=0):
     """Yield (element, place) of what should be a list of records.
 
     ``known`` are the names by which one record is recognised. A lone record is
     a list of one, a list inside the list is read through, a mapping of records
-    stands for its values; anything else is skipped with an issue.
+    stands for its values; anything else is skipped with an issue. ``first`` is
+    the index of the first element.
     """
     if value is None or value is _MISSING:
         return
-    if _has_any(value, known):
+    plain = _is_plain_list(value)
+    if not plain and _has_any(value, known):
         yield value, (where, 0)
         return
-    if _is_mapping(value):
+    if not plain and _is_mapping(value):
         items = _values(value)
         if not all(_has_any(item, known) for item in items):
             yield value, (where, 0)
             return
         value = items
-    if not _is_iterable(value):
+    if not plain and not _is_iterable(value):
         report(where, f"expected a list, got {_shown(value)}")
         return
     if len(outer) > _MAX_DEPTH or any(value is above for above in outer):
         report(where, "expected a list of records, got too many lists in lists")
         return
-    ok, iterator = _attempt(iter, value)
-    for index in count():
-        ok, element = _attempt(next, iterator, _MISSING) if ok else (ok, iterator)
+    elements = value if plain else _carefully(value, where, report)
+    for index, element in enumerate(elements, first):
         place = (where, index)
-        if element is _MISSING:
-            return
-        if not ok:
-            report(place, f"reading on raised {_type_name(element)}")
-            return
-        if _is_mapping(element) or _has_any(element, known):
+        if _is_element(element, known, report):
             yield element, place
         elif _is_issue(element):
             report((None, element.path), element.message)
@@ -297,6 +347,19 @@ def _elements(value, known, where, report, outer=()):
             yield from _elements(element, known, place, report, (*outer, value))
         else:
             report(place, f"expected a record, got {_shown(element)}; skipped")
+
+
+def _carefully(value, where, report):
+    """Iterate over anything; what a foreign iterator raises ends it, told."""
+    ok, iterator = _attempt(iter, value)
+    for index in count():
+        ok, element = _attempt(next, iterator, _MISSING) if ok else (ok, iterator)
+        if element is _MISSING:
+            return
+        if not ok:
+            report((where, index), f"reading on raised {_type_name(element)}")
+            return
+        yield element
 
 
 def _values(mapping):
@@ -310,6 +373,7 @@ def _values(mapping):
 # ---------------------------------------------------------------------------
 
 _MAX_DEPTH = 100
+_TOO_DEEP = {"$truncated": "depth"}
 _MAX_VALUES = 1_000_000
 _MAX_DIGITS = 4300
 
@@ -407,20 +471,25 @@ class _Walk:
         deep = level > _MAX_DEPTH
         if deep and not self.may_be_scalar(value, kind):
             self.report(where, f"expected at most {_MAX_DEPTH} levels")
-            return {"$truncated": "depth"}
+            return dict(_TOO_DEEP)
         if id(value) in self.above:
             self.report(where, f"{_type_name(value)} contains itself")
             return {"$cycle": True}
         self.above.add(id(value))
         try:
+            if level < 3 and (kind is dict or kind is list):
+                size = _strict_size(value, _MAX_DEPTH + 1 - level)
+                if 0 <= size <= self.left:
+                    self.left -= size
+                    return _copied(value)
             made = self.compound(value, kind, where, level)
         except RecursionError:
             # The caller left little of the stack: what fits on it is written.
             self.report(where, "expected fewer levels, so near the stack's end")
-            made = {"$truncated": "depth"}
+            made = dict(_TOO_DEEP)
         finally:
             self.above.discard(id(value))
-        return {"$truncated": "depth"} if deep and type(made) is dict else made
+        return dict(_TOO_DEEP) if deep and type(made) is dict else made
 
     def may_be_scalar(self, value, kind):
         """Whether it may become text, a number or a flag at the last level."""
@@ -560,7 +629,7 @@ class _Walk:
         try:
             for item in items:
                 place, told = [where, 0], []
-                self.report = lambda *issue, told=told: told.append(issue)
+                self.report = _Held(told)
                 made = self.convert(item, place, level + 1)
                 words = told and [(_path_text(spot), said) for spot, said in told]
                 rows.append(((_compact(made), words), made, place, told))
@@ -729,10 +798,13 @@ def _read_text(value, default, where, report):
     return default
 
 
+_ACTIONS = ("continue", "stop", "retry")
+
+
 def _read_action(value, default, where, report):
     text = _read_text(value, default, where, report)
     word = text.strip().lower()
-    if word in ("continue", "stop", "retry"):
+    if word in _ACTIONS:
         return word
     report(where, f"expected continue, stop or retry, got {_shown(text)}")
     return text
@@ -1033,6 +1105,8 @@ PAYLOAD_SCHEMA = {
 }
 """JSON Schema 2020-12 of the payload, with the two keys of ``extended=True``."""
 
+_KNOWN_KEYS = PAYLOAD_SCHEMA["properties"].keys()
+
 
 def _row(fields, source, where, report, **known):
     """One object of a section: each field read by its reader, or already known."""
@@ -1044,6 +1118,182 @@ def _row(fields, source, where, report, **known):
             value = _read(source, name, where, report)
             row[name] = read(value, default, (where, name), report)
     return row
+
+
+# ---------------------------------------------------------------------------
+# The plain lane: what needs no repair is passed on without a walk
+# ---------------------------------------------------------------------------
+# Most rows of most runs hold exact built-in types with nothing to change. These
+# functions give for them just what the readers above give, only faster.
+
+_LONG = 1 << 2000
+
+
+def _strict_size(value, levels=_MAX_DEPTH):
+    """How many values a dict or list holds; -1 if any of it needs a repair."""
+    size = len(value)
+    if type(value) is dict:
+        for key in value:
+            if type(key) is not str or not (key.isascii() or _encodes(key)):
+                return -1
+        value = value.values()
+    for item in value:
+        kind = type(item)
+        if kind is str:
+            if not (item.isascii() or _encodes(item)):
+                return -1
+        elif kind is int:
+            if not -_LONG < item < _LONG:
+                return -1
+        elif kind is float:
+            if item - item != 0.0:  # NaN and the infinities.
+                return -1
+        elif item is None or kind is bool:
+            continue
+        elif kind is dict or kind is list:
+            inner = _strict_size(item, levels - 1) if levels > 1 else -1
+            if inner < 0:
+                return -1
+            size += inner
+        else:
+            return -1
+    return size if size < _MAX_VALUES else -1
+
+
+def _encodes(text):
+    try:
+        text.encode("utf-8")
+        return True
+    except UnicodeEncodeError:
+        return False
+
+
+def _copied(value):
+    """A copy of a strict dict or list, and of those in it."""
+    copy = value.copy()
+    for key, item in copy.items() if type(copy) is dict else enumerate(copy):
+        if type(item) is dict or type(item) is list:
+            copy[key] = _copied(item)
+    return copy
+
+
+_PLAIN_KINDS = {
+    _read_text: (str, str),
+    _read_action: (str, str),
+    _read_score: (float, float),
+    _read_object: (dict, type(None)),
+    _read_patch: (str, type(None)),
+}
+"""The two exact types that each reader passes on as they are."""
+
+_PLAIN_CRITIC = tuple(
+    (field.name, field.default, *_PLAIN_KINDS[field.read]) for field in _CRITIC_FIELDS[1:]
+)
+
+
+def _plain_critic_row(output, step_id, copy):
+    """The row of a critic output that needs no repair, else None.
+
+    Without ``copy`` it shares details and patches with the output.
+    """
+    get = output.get
+    row = {"step_id": step_id}
+    for name, default, one, other in _PLAIN_CRITIC:
+        value = row[name] = get(name, default)
+        kind = type(value)
+        if kind is not one and kind is not other:
+            return None
+    score, patch = row["score"], row["instruction_patch"]
+    if (
+        score - score != 0.0
+        or row["action"] not in _ACTIONS
+        or get("modified_prompt") is not None
+        or get("step_id") is not None
+        or not (row["critic_name"].isascii() or _encodes(row["critic_name"]))
+        or not (row["reason"].isascii() or _encodes(row["reason"]))
+        or not (patch is None or _encodes(patch))
+    ):
+        return None
+    for name in ("details", "state_patch"):
+        value = row[name]
+        if value:
+            try:
+                if _strict_size(value) < 0:
+                    return None
+            except RecursionError:  # The walk says what it can do about that.
+                return None
+            if copy:
+                row[name] = _copied(value)
+        elif name == "details" or value is not None:
+            row[name] = {}
+    return row
+
+
+_RECORD_PAIR = attrgetter("critic_outputs", "step_id")
+
+
+def _outputs_of(record, where, report):
+    """A record's critic outputs, and its step id if that is a plain integer."""
+    kind = type(record)
+    if kind is dict:
+        outputs, step_id = record.get("critic_outputs", _MISSING), record.get("step_id")
+    else:
+        plain = _is_honest(kind, report)
+        ok, pair = _attempt(_RECORD_PAIR, record) if plain else (False, None)
+        if not ok:
+            return _read(record, "critic_outputs", where, report), None
+        outputs, step_id = pair
+    return outputs, step_id if type(step_id) is int and -_LONG < step_id < _LONG else None
+
+
+def _are_dicts(outputs):
+    return type(outputs) is list and all([type(o) is dict for o in outputs])
+
+
+_PHASE_OF = attrgetter("phase")
+_NOTABLE = ("INIT", "HANDOFF_START", "END")
+
+
+def _notable(events, report):
+    """Positions of plain events that matter: INIT, HANDOFF_START and END.
+
+    None when they are not all of one plain type and have to be read one by one.
+    """
+    kind = type(events[0])
+    if not (kind is dict or _is_honest(kind, report)):
+        return None
+    if not all([type(event) is kind for event in events]):
+        return None
+    phase_of = itemgetter("phase") if kind is dict else _PHASE_OF
+    ok, phases = _attempt(lambda: list(map(phase_of, events)))
+    if not ok:
+        return None
+    # Members of an Enum are few objects with a slow hash, texts many with a fast one.
+    texts = set(map(type, phases)) == {str}
+    keys = phases if texts else list(map(id, phases))
+    named = dict.fromkeys(phases) if texts else dict(zip(keys, phases))
+    notable = {
+        key
+        for key, phase in named.items()
+        if _phase({"phase": key if texts else phase}, None, report) in _NOTABLE
+    }
+    return [i for i, key in enumerate(keys) if key in notable] if notable else []
+
+
+def _chunks(events):
+    """Yield (index of the first, elements) of a list or file, piece by piece."""
+    if not _is_plain_list(events):
+        yield 0, events
+        return
+    # Few lines of a file at a time, for each may be large.
+    most = 8 if type(events) is _Lines else 1000
+    iterator, first = iter(events), 0
+    while True:
+        chunk = list(islice(iterator, most))
+        if not chunk:
+            return
+        yield first, chunk
+        first += len(chunk)
 
 
 # ---------------------------------------------------------------------------
@@ -1126,24 +1376,35 @@ class _Scan:
         self.init = None
         self.end = None
         self.count = 0
+        self.steps = 0
         self.chosen = False
 
     def read(self, events, where, report, *, rows=True, outer=None):
         """Take in some events; ``outer`` gives the step id of their record."""
-        for event, place in _elements(events, _EVENT_NAMES, where, report):
-            phase = _phase(event, place, report)
-            self.count += outer is None and _has(event, "phase")
-            if phase == "INIT" and self.init is None:
-                self.init = event
-            elif phase == "END":
-                self.end = event
-            wanted = phase == "HANDOFF_START" or (
-                not _has(event, "phase") and _has_any(event, _HANDOFF_NAMES)
-            )
-            if rows and wanted:
-                row = _handoff_row(event, place, report, place[1], outer)
-                self.rows.append(row)
+        for first, chunk in _chunks(events):
+            notable = _notable(chunk, report) if type(chunk) is list else None
+            if notable is None:
+                elements = _elements(chunk, _EVENT_NAMES, where, report, first=first)
+            else:
+                elements = ((chunk[i], (where, first + i)) for i in notable)
+                self.count += len(chunk) if outer is None else 0
+            for event, place in elements:
+                if notable is None:
+                    self.count += outer is None and _has(event, "phase")
+                self.take(event, place, report, rows, outer)
         return self
+
+    def take(self, event, place, report, rows, outer):
+        phase = _phase(event, place, report)
+        if phase == "INIT" and self.init is None:
+            self.init = event
+        elif phase == "END":
+            self.end = event
+        wanted = phase == "HANDOFF_START" or (
+            not _has(event, "phase") and _has_any(event, _HANDOFF_NAMES)
+        )
+        if rows and wanted:
+            self.rows.append(_handoff_row(event, place, report, place[1], outer))
 
 
 _SPEC_EXPORTS = ("export_permissions", "get_all_specs")
@@ -1155,9 +1416,9 @@ def _spec_row(spec, where, report):
     if inner is not None:
         spec, where = inner, (where, "spec")
     parts = [_meta(spec, name) for name in ("capabilities", "function")]
-    if isinstance(spec, dict) and any(isinstance(part, dict) for part in parts):
+    if type(spec) is dict and any(type(part) is dict for part in parts):
         # A model's form of a spec, in which get_all_specs() gives it.
-        parts = [part for part in (spec, *parts) if isinstance(part, dict)]
+        parts = [part for part in (spec, *parts) if type(part) is dict]
         spec = {name: value for part in parts for name, value in part.items()}
     name = _read(spec, "name", where, report)
     name = _read_text(name, "", (where, "name"), report)
@@ -1229,12 +1490,23 @@ class _Lines:
         try:
             with open(self.path, "rb") as file:
                 for number, line in enumerate(file, 1):
-                    if line.strip():
+                    ok, value = _attempt(_loads_line, line)
+                    if ok and type(value) is dict:
+                        yield value
+                    elif line.strip():
                         yield from _parsed_line(line, f"{name}:{number}")
         except FileNotFoundError:
             return
         except OSError as error:
             yield Issue(name, f"cannot be read: {error.strerror or error}")
+
+
+_DECODER = json.JSONDecoder()
+
+
+def _loads_line(line):
+    """The value of a line as it should be: UTF-8, one value, LF; else raises."""
+    return _DECODER.decode(line.decode("utf-8"))
 
 
 def _parsed_line(line, place):
@@ -1270,16 +1542,12 @@ def _path_as_text(path):
     )
 
 
-def _silent(where, message):
-    """Tell nobody: for what is only looked for."""
-
-
 def _meta(source, *names):
     """What stands at the end of a path of names, or None; nothing is told."""
     for name in names:
         if source is None:
             return None
-        source = _read(source, name, None, _silent)
+        source = _read(source, name, None, _Report())
         source = None if source is _MISSING else source
     return source
 
@@ -1462,36 +1730,63 @@ def _scan_events(run, events, report):
     return scan
 
 
-def _scan_records(run, scan, report):
-    """Critic rows and the number of records; handoffs too if no events said."""
-    rows, steps, where = [], 0, (None, "records")
-    records = _read(run, "records", None, report)
-    for record, place in _elements(records, (*_RECORD_NAMES, *_CRITIC_NAMES), where, report):
-        if not _is_record(record):
-            rows.append(_critic_row(record, place, report, place[1]))
-            continue
-        steps += 1
-        told = []
+def _scan_records(run, scan, report, collect=list):
+    """Critic rows of a run; ``scan`` counts its records, and reads their events.
 
-        def step_id(record=record, place=place, told=told):
-            """The record's own, looked up when needed and told once."""
-            if not told:
-                told.append(_step_id(record, place, report, place[1]))
-            return told[0]
-
-        outputs = _read(record, "critic_outputs", place, report)
-        inner = (place, "critic_outputs")
-        for output, spot in _elements(outputs, _CRITIC_NAMES, inner, report):
-            rows.append(_critic_row(output, spot, report, spot[1], step_id))
-        if not scan.chosen:
-            inner = _read(record, "phase_events", place, report)
-            scan.read(inner, (place, "phase_events"), report, outer=step_id)
+    ``collect`` makes of the rows what is wanted; if that is not the list of
+    them, they may share values with the records.
+    """
+    copy = collect is list
+    rows = collect(_critic_rows(_read(run, "records", None, report), scan, report, copy))
     if not rows:
-        where = (None, "critic_traces")
         traces = _read(run, "critic_traces", None, report)
-        for row, place in _elements(traces, _CRITIC_NAMES, where, report):
-            rows.append(_critic_row(row, place, report, place[1]))
-    return rows, steps
+        rows = collect(_verdict_rows(traces, (None, "critic_traces"), report))
+    return rows
+
+
+def _verdict_rows(traces, where, report):
+    for row, place in _elements(traces, _CRITIC_NAMES, where, report):
+        yield _critic_row(row, place, report, place[1])
+
+
+def _critic_rows(records, scan, report, copy):
+    """Yield the critic rows of step records, counting these in ``scan``."""
+    known = (*_RECORD_NAMES, *_CRITIC_NAMES)
+    for record, place in _elements(records, known, (None, "records"), report):
+        outputs, plain_id = _outputs_of(record, place, report)
+        if outputs is _MISSING and not _is_record(record):
+            yield _critic_row(record, place, report, place[1])
+            continue
+        scan.steps += 1
+        inner = (place, "critic_outputs")
+        if plain_id is None or not _are_dicts(outputs):
+            step_id = _told_once(record, place, report)
+            for output, spot in _elements(outputs, _CRITIC_NAMES, inner, report):
+                yield _critic_row(output, spot, report, spot[1], step_id)
+        else:
+            step_id = None
+            for index, output in enumerate(outputs):
+                row = _plain_critic_row(output, plain_id, copy)
+                if row is None:
+                    step_id = step_id or _told_once(record, place, report)
+                    row = _critic_row(output, (inner, index), report, index, step_id)
+                yield row
+        if not scan.chosen:
+            events = _read(record, "phase_events", place, report)
+            step_id = step_id or _told_once(record, place, report)
+            scan.read(events, (place, "phase_events"), report, outer=step_id)
+
+
+def _told_once(record, place, report):
+    """A function that gives a record's step id, looked up when first asked."""
+    told = []
+
+    def step_id():
+        if not told:
+            told.append(_step_id(record, place, report, place[1]))
+        return told[0]
+
+    return step_id
 
 
 def _step_count(run, counted, report):
@@ -1582,33 +1877,40 @@ def build_payload(
     or, with ``strict``, raised. Raises ``SnowlCompatError`` for a source that
     is no run, and nothing else.
     """
-    report = _Report([] if issues is None else issues, strict)
+    given = (engine, tool_registry, events, engine_config, tool_permissions)
+    return _built(source, given, extended, _Report(issues, strict))
+
+
+def _built(source, given, extended, report, collect=list):
+    """The payload; its critic rows are what ``collect`` makes of them."""
+    engine, registry, events, config, permissions = given
+    report.issues = [] if report.issues is None else report.issues
     first = len(report.issues)
     run = _as_run(source)
-    given = (engine, tool_registry, events, engine_config, tool_permissions)
     if not any(value is not None for value in given) and _is_payload(run):
-        return _payload_again(run, extended)
+        payload = _payload_again(run, extended)
+        payload["critic_traces"] = collect(payload["critic_traces"])
+        return payload
     scan = _scan_events(run, events, report)
-    critics, steps = _scan_records(run, scan, report)
+    critics = _scan_records(run, scan, report, collect)
     # A folder's or payload's own configuration is all that it says.
     init = scan.init if _meta(run, "engine_config") is None else None
-    tools = tool_registry if tool_permissions is None else tool_permissions
+    tools = registry if permissions is None else permissions
     if tools is None:
         tools = _permission_source(run, engine, init)
     specs = _permission_rows(tools, (None, "tool_permissions"), report)
-    if engine_config is None:
-        engine_config = _config_source(run, engine, init)
+    config = _config_source(run, engine, init) if config is None else config
     tool_count = None if tools is None else len(specs)
-    config = _config_row(engine_config, (None, "engine_config"), report, tool_count)
+    config = _config_row(config, (None, "engine_config"), report, tool_count)
     payload = {
         "engine_config": config,
         "tool_permissions": specs,
         "critic_traces": critics,
         "handoff_traces": scan.rows,
-        "step_count": _step_count(run, steps, report),
+        "step_count": _step_count(run, scan.steps, report),
     }
-    events = scan.count if events is None else None
-    _check_counts(run, (("step_count", steps), ("event_count", events)), report)
+    counted = scan.count if events is None else None
+    _check_counts(run, (("step_count", scan.steps), ("event_count", counted)), report)
     if extended:
         payload["schema_version"] = SCHEMA_VERSION
         payload["run"] = _run_row(run, scan, config, report)
@@ -1626,7 +1928,7 @@ def _is_payload(run):
 
 def _payload_again(payload, extended):
     keys = [*_PAYLOAD_KEYS, *(("schema_version", "run") if extended else ())]
-    again = _detached({key: payload[key] for key in keys if key in payload})
+    again = _copied(_strict({key: payload[key] for key in keys if key in payload}))
     if extended and "run" not in again:
         again["schema_version"] = SCHEMA_VERSION
         again["run"] = _run_row({}, _Scan(), again["engine_config"], _Report([]))
@@ -1663,7 +1965,7 @@ def critic_traces(records, *, strict=False, issues=None):
         records = {"records": records}
     scan = _Scan()
     scan.chosen = True
-    return _scan_records(records, scan, report)[0]
+    return _scan_records(records, scan, report)
 
 
 def handoff_traces(events, *, strict=False, issues=None):
@@ -1685,12 +1987,57 @@ def handoff_traces(events, *, strict=False, issues=None):
 # ---------------------------------------------------------------------------
 
 
-def _detached(payload):
-    """A strict copy of anything; fields of a payload have their own limits."""
-    walk, level = _Walk(_Report()), 1
-    if issubclass(type(payload), dict) and dict.keys(payload) >= {*_PAYLOAD_KEYS}:
-        walk.left, level = sys.maxsize // 2, -2
-    return walk.convert(payload, None, level)
+_encode = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, check_circular=False
+).encode
+
+
+def _is_whole(payload):
+    return issubclass(type(payload), dict) and dict.keys(payload) >= {*_PAYLOAD_KEYS}
+
+
+def _strict(value, level=None):
+    """The value itself if it is strict JSON already, else its conversion.
+
+    Levels up to 0 are those of a payload and its rows; their fields have limits
+    of their own.
+    """
+    if level is None:
+        level = -2 if _is_whole(value) else 1
+    plain = type(value) is dict or type(value) is list
+    if plain and _strict_size(value, _MAX_DEPTH + 1 - level) >= 0:
+        return value
+    walk = _Walk(_Report())
+    if level < 1:
+        walk.left = sys.maxsize // 2
+    return walk.convert(value, None, level)
+
+
+def _row_texts(rows):
+    """JSON texts of strict rows, and what stands between them."""
+    texts, rows = [], iter(rows)
+    while True:
+        chunk = list(islice(rows, 64))
+        if not chunk:
+            return texts
+        if texts:
+            texts.append(", ")
+        texts.append(_encode(chunk)[1:-1])
+
+
+def _section_texts(section):
+    if type(section) is not list:
+        return [_encode(_strict(section, -1))]
+    return ["[", *_row_texts(_strict(row, 0) for row in section), "]"]
+
+
+def _joined(sections):
+    """The text of an object, of (key, texts of its value) pairs, in one copy."""
+    texts = []
+    for key, parts in sections:
+        texts += (", " if texts else "{", _encode(key), ": ", *parts)
+    texts.append("}")
+    return "".join(texts)
 
 
 def dumps(payload, *, indent=None):
@@ -1700,8 +2047,12 @@ def dumps(payload, *, indent=None):
     readable (no ``\\u`` escapes) and always encodes as UTF-8. ``indent`` is the
     number of spaces of each level, None for one line.
     """
-    value = _detached(payload)
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
+    if indent is not None:
+        value = _strict(payload)
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
+    if type(payload) is dict and _is_whole(payload) and payload.keys() <= _KNOWN_KEYS:
+        return _joined((key, _section_texts(part)) for key, part in payload.items())
+    return _encode(_strict(payload))
 
 
 def export_json(
@@ -1717,19 +2068,21 @@ def export_json(
     issues=None,
     indent=None,
 ):
-    """Return ``dumps(build_payload(source, …), indent=indent)`` in one go."""
-    payload = build_payload(
-        source,
-        engine=engine,
-        tool_registry=tool_registry,
-        events=events,
-        engine_config=engine_config,
-        tool_permissions=tool_permissions,
-        extended=extended,
-        strict=strict,
-        issues=issues,
+    """Return the text of ``dumps(build_payload(source, …), indent=indent)``.
+
+    Takes and raises what ``build_payload`` does; without ``indent`` rows become
+    text as they are read, and no copy of them is made.
+    """
+    given = (engine, tool_registry, events, engine_config, tool_permissions)
+    report = _Report(issues, strict)
+    if indent is not None:
+        return dumps(_built(source, given, extended, report), indent=indent)
+    payload = _built(source, given, extended, report, _row_texts)
+    rows = ["[", *payload["critic_traces"], "]"]
+    return _joined(
+        (key, rows if key == "critic_traces" else [_encode(section)])
+        for key, section in payload.items()
     )
-    return dumps(payload, indent=indent)
 
 
 def load_payload(source):
@@ -1744,7 +2097,7 @@ def load_payload(source):
         payload = dict(payload)
     for issue in validate_payload(payload):
         raise SnowlCompatError(issue.message, issue.path)
-    return payload if is_text else _detached(payload)
+    return payload if is_text else _copied(_strict(payload))
 
 
 def validate_payload(payload):
@@ -1786,7 +2139,7 @@ def _validate(value, schema, where, report, level):
         expected = " or ".join(_JSON_TYPES[name][1] for name in names)
         expected = "a JSON value" if names is _JSON_TYPES else expected
         report(where, f"expected {expected}, got {_shown(value)}")
-    elif level > _MAX_DEPTH and isinstance(value, (dict, list)):
+    elif level > _MAX_DEPTH and isinstance(value, (dict, list)) and value != _TOO_DEEP:
         report(where, f"expected at most {_MAX_DEPTH} levels")
     elif isinstance(value, dict):
         _validate_object(value, schema, where, report, level)

@@ -239,7 +239,7 @@ ROWS = {
                       "instruction_patch", "state_patch", "step_id"),
     "handoff_traces": ("from", "to", "from_agent", "context_strategy", "messages_passed"),
     "tool_permissions": ("name", "description", "permissions", "needs_approval", "read_only",
-                         "required_ops", "concurrency_safe"),
+                         "required_ops", "concurrency_safe", "capabilities", "function"),
 }
 
 
@@ -268,6 +268,12 @@ def test_a_nasty_field_costs_its_field(number):
             }
             assert list(made[0]) == list(clean[0])
             assert round_trip(made) == made
+
+
+@pytest.mark.parametrize("number", range(len(NASTY)))
+def test_a_nasty_phase_is_no_handoff(number):
+    events = [event(1, NASTY[number](), {"from": "a"}), event(2, "HANDOFF_START", {"from": "b"})]
+    assert [row["from_agent"] for row in snowl_compat.handoff_traces(events)] == ["b"]
 
 
 @pytest.mark.parametrize("number", range(len(NASTY)))

@@ -57,8 +57,10 @@ if sys.version_info < (3, 10):
     raise ImportError("snowl_compat needs Python 3.10 or newer")
 
 __all__ = [
+    "InstalledAgent",
     "Issue",
     "PAYLOAD_SCHEMA",
+    "QitOSAdapter",
     "SCHEMA_VERSION",
     "SnowlCompatError",
     "__version__",
@@ -1269,7 +1271,7 @@ def _notable(events, report):
     if not ok:
         return None
     # Members of an Enum are few objects with a slow hash, texts many with a fast one.
-    texts = set(map(type, phases)) == {str}
+    texts = all([type(phase) is str for phase in phases])
     keys = phases if texts else list(map(id, phases))
     named = dict.fromkeys(phases) if texts else dict(zip(keys, phases))
     notable = {
@@ -2171,6 +2173,708 @@ def _validate_object(value, schema, where, report, level):
             report((where, name), "unexpected key")
         else:
             _validate(item, inner, (where, name), report, level + 1)
+
+
+# ---------------------------------------------------------------------------
+# The Snowl side: an agent that Snowl can run
+# ---------------------------------------------------------------------------
+# Snowl writes all trials of an evaluation in one go, and one value that JSON
+# cannot hold loses them all. So everything is converted before it reaches
+# Snowl's state, and a failed run is told as one exception with clean text.
+
+_STOP_REASONS = {
+    "completed": (
+        *("success", "final", "final_result"),
+        *("agent_condition", "critic_stop", "env_terminal"),
+    ),
+    "max_steps": ("max_steps", "budget_steps", "stagnation"),
+    "limit_exceeded": ("budget_time", "budget_tokens", "context_overflow"),
+    "cancelled": ("cancelled_immediate", "cancelled_after_step", "interrupt"),
+    "error": (),
+}
+"""Snowl's stop reasons, each with those of QitOS; any other is an error."""
+
+# Snowl compares the text and asks for ``.value``: a plain str will not do.
+_SnowlStop = Enum(
+    "_SnowlStop", {word.upper(): word for word in _STOP_REASONS}, type=str
+)
+_SnowlAction = namedtuple("_SnowlAction", ("action_type", "payload"))
+_SnowlObservation = namedtuple("_SnowlObservation", ("observation_type", "payload"))
+
+_RESULT_NAMES = ("records", "events", "step_count", "task_result")
+_OUTCOME_NAMES = ("status", "output")
+_AGENT_NAMES = ("build_engine", "run")
+_EVENT_NAME = "qitos.snowl_payload"
+
+_Told = namedtuple(
+    "_Told",
+    "result payload events actions observations answer usage stop failure cause",
+)
+_Told.__doc__ = "All that one run says to Snowl, as strict JSON beside the result."
+
+
+def _peek(source, *names):
+    """The first of the names that says something, else None; never raises."""
+    found = (_meta(source, name) for name in names)
+    return next((value for value in found if value is not None), None)
+
+
+def _peek_text(source, *names):
+    return _read_text(_peek(source, *names), "", None, _Report())
+
+
+def _peek_list(source, name, known):
+    rows = _elements(_peek(source, name), known, None, _Report())
+    return [row for row, _ in rows]
+
+
+def _error_text(error):
+    """The words of an exception, or its type's name when it has none."""
+    told = to_json_value(error)
+    if isinstance(error, Exception) and told["message"].strip():
+        return told["message"]
+    return f"{told['type']}: {told['message']}".rstrip(": ")
+
+
+# What a run says
+
+
+def _step_event(record, index):
+    """One step at a glance, for people who follow the trace.
+
+    Its calls say ``tool_name``: rows with ``name`` are calls to Snowl's
+    scorers, which would then count each a second time.
+    """
+    calls = []
+    for call in _peek_list(record, "tool_invocations", ("tool_name", "name", "status")):
+        row = {
+            "tool_name": _peek_text(call, "tool_name", "name"),
+            "status": _peek_text(call, "status") or None,
+            "latency_ms": _number(_peek(call, "latency_ms")),
+        }
+        error = _peek_text(call, "error")
+        calls.append({**row, "error": error} if error else row)
+    step_id = _integer(_peek(record, "step_id"))
+    verdict = ("critic_name", "action", "reason", "score")
+    critics = critic_traces([record])
+    return {
+        "event": "qitos.step",
+        "step_id": index if step_id is None else step_id,
+        "agent_id": _peek_text(record, "agent_id") or None,
+        "mode": _peek_text(_peek(record, "decision"), "mode") or None,
+        "tool_calls": calls,
+        "critics": [{name: row[name] for name in verdict} for row in critics],
+    }
+
+
+def _snowl_actions(record):
+    """The calls that a step decided on, in order, as Snowl's scorers read them."""
+    decided = _peek_list(record, "actions", ("name", "args"))
+    if not decided:
+        decided = _peek_list(_peek(record, "decision"), "actions", ("name", "args"))
+    for action in decided:
+        payload = {
+            "tool_name": _peek_text(action, "name"),
+            "arguments": _read_object(_peek(action, "args"), {}, None, _Report()),
+        }
+        call_id = _peek_text(action, "action_id")
+        yield _SnowlAction(
+            "tool_call", {**payload, "tool_call_id": call_id} if call_id else payload
+        )
+
+
+def _snowl_observations(record, calls):
+    """A step's results in order, each under the name of the call it belongs to.
+
+    Results follow the invocations, not the actions: QitOS appends what the
+    environment says, and that is no tool's result.
+    """
+    results = _peek(record, "action_results")
+    results = list(results) if isinstance(results, (list, tuple)) else []
+    results += [{"error": call.get("error")} for call in calls[len(results) :]]
+    for index, result in enumerate(results):
+        call = calls[index] if index < len(calls) else {}
+        name = call.get("tool_name")
+        if not _is_mapping(result) and all(_has(result, n) for n in _OUTCOME_NAMES):
+            name = _peek_text(result, "tool_name", "name") or name
+            error = _peek_text(result, "error")
+            result = {"error": error} if error else _peek(result, "output")
+        payload = {"result": to_json_value(result)}
+        if name:
+            payload = {"tool_name": name, **payload, "status": call.get("status")}
+        yield _SnowlObservation("tool_result" if name else "environment", payload)
+
+
+def _usage(result):
+    """Token counts as Snowl has them; QitOS may know only the total."""
+    metrics = _peek(_peek(result, "task_result"), "metrics")
+
+    def count(source, name):
+        return max(_integer(_peek(source, name)) or 0, 0)
+
+    used = count(metrics, "prompt_tokens_total")
+    made = count(metrics, "completion_tokens_total")
+    total = count(result, "total_tokens") or count(metrics, "token_usage")
+    return {
+        "input_tokens": used,
+        "output_tokens": made,
+        "total_tokens": total or used + made,
+    }
+
+
+def _failure_text(result, reason):
+    """The words that a failed run ended with."""
+    failure = _peek(result, "failure")
+    text = _peek_text(failure, "message") or _peek_text(failure, "type")
+    if not text and reason == "unrecoverable_error":
+        events = _peek_list(result, "events", _EVENT_NAMES)
+        errors = [_peek_text(event, "error") for event in events]
+        text = next((error for error in reversed(errors) if error), "")
+    if text or reason:
+        return text or f"the run ended with stop reason {reason!r}"
+    return "the run ended with neither a stop reason nor an answer"
+
+
+def _read_result(result, engine, event_name, cause=None):
+    """Read a result, a bare answer, or what is left after ``cause`` was raised."""
+    is_result = _has_any(result, _RESULT_NAMES)
+    answered = None if cause is not None else result
+    source = result if is_result else {"step_count": 0, "final_result": answered}
+    # An engine that cannot describe itself would hide what the events say.
+    described = engine if _has(engine, "export_config") else None
+    payload = build_payload(source, engine=described)
+    events = [
+        {"event": event_name, "schema_version": SCHEMA_VERSION, "payload": payload}
+    ]
+    actions, observations = [], []
+    for index, record in enumerate(_peek_list(source, "records", _RECORD_NAMES)):
+        events.append(_step_event(record, index))
+        actions += _snowl_actions(record)
+        observations += _snowl_observations(record, events[-1]["tool_calls"])
+    places = (_peek(source, "task_result"), _peek(source, "state"), source)
+    answers = [_peek(place, "final_result") for place in places]
+    answer = to_json_value(next((a for a in answers if a is not None), None))
+    if not isinstance(answer, (str, type(None))):
+        answer = _compact(answer)
+    reasons = [_peek_text(place, "stop_reason") for place in reversed(places)]
+    reason = next(filter(None, reasons), "").strip().lower()
+    stop = next((s for s, words in _STOP_REASONS.items() if reason in words), "error")
+    if not reason and answer is not None:
+        stop = "completed"
+    failure = _failure_text(source, reason) if stop == "error" else None
+    if cause is not None:
+        stop, failure = "error", _error_text(cause)
+    told = (result, payload, events, actions, observations, answer, _usage(source))
+    return _Told(*told, _SnowlStop(stop), failure, cause)
+
+
+def _fill(state, told):
+    """Put a told run on Snowl's state, in lists of its own."""
+    message = {"role": "assistant", "content": told.answer or ""}
+    if told.answer is not None:
+        state.messages = [*state.messages, dict(message)]
+    state.actions = [*state.actions, *told.actions]
+    state.observations = [*state.observations, *told.observations]
+    state.output = {
+        "message": message,
+        "usage": told.usage,
+        "trace_events": told.events,
+    }
+    state.stop_reason = told.stop
+    return state
+
+
+# Snowl's tools
+
+
+class _SnowlTool:
+    """One Snowl tool as a callable that QitOS's registries take.
+
+    A copy of it is its meta, under the mark that QitOS's decorator leaves on
+    a function, so the schema arrives as Snowl wrote it; the attributes up here
+    are what a meta must have besides. Snowl checks a tool's ``required_ops``
+    against its own environment, so QitOS must not check them again.
+    """
+
+    prompt = timeout_s = retry_policy = on_failure = None
+    output_schema = result_max_chars = rule_scope_builder = None
+    needs_approval = read_only = concurrency_safe = produces_artifact = False
+    requires_user_interaction = supports_background = False
+    max_retries = 0
+
+    def __init__(self, tool, loop=None):
+        import copy
+        from types import SimpleNamespace
+
+        self.__name__ = self.name = _peek_text(tool, "name")
+        self.__doc__ = self.description = _peek_text(tool, "description")
+        self.input_schema = to_json_value(_peek(tool, "parameters") or {})
+        self.required_ops = []
+        self.__signature__ = _signature_of(self.input_schema)
+        self._callable = tool.callable
+        self._loop = loop
+        meta = self.__qitos_tool_meta__ = copy.copy(self)
+        meta.permissions = SimpleNamespace(**dict.fromkeys(_PERMISSION_FLAGS, False))
+
+    def __call__(self, **arguments):
+        return _waited_for(self._callable(**arguments), self._loop)
+
+    def execute(self, args, runtime_context=None):
+        """Call the tool, for a registry that asks objects rather than callables."""
+        return self(**args)
+
+
+_PARAMETER_TYPES = {
+    **{"string": str, "integer": int, "number": float, "boolean": bool},
+    **{"array": list, "object": dict},
+}
+
+
+def _signature_of(schema):
+    """A JSON schema's properties as a signature, which QitOS shows to models."""
+    import inspect
+
+    parameters = []
+    for name, part in (schema.get("properties") or {}).items():
+        kind = part.get("type") if isinstance(part, dict) else None
+        options = {"annotation": _PARAMETER_TYPES.get(str(kind), object)}
+        if name not in schema.get("required", ()):
+            options["default"] = None
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        ok, made = _attempt(lambda: inspect.Parameter(name, keyword, **options))
+        if ok:  # A name such as "max-results" is no Python parameter.
+            parameters.append(made)
+    return inspect.Signature(parameters)
+
+
+def _waited_for(made, loop):
+    """What was made; if that is awaitable what it gives, awaited on Snowl's loop."""
+    import asyncio
+    import inspect
+
+    if not inspect.isawaitable(made):
+        return made
+
+    async def wait():
+        return await made
+
+    if loop is None:
+        return asyncio.run(wait())
+    return asyncio.run_coroutine_threadsafe(wait(), loop).result()
+
+
+def _framework_part(agent, name):
+    """The class of that name in the framework the agent comes from, or None."""
+    for kind in _mro(type(agent)):
+        root = str(kind.__module__).partition(".")[0]
+        for module in (root, root + ".engine"):
+            part = getattr(sys.modules.get(module), name, None)
+            if isinstance(part, type):
+                return part
+    return None
+
+
+def _with_tools(agent, registry, tools):
+    """A copy of the registry, with containers of its own, that has the tools too.
+
+    The agent's own registry may serve other trials at the same time.
+    """
+    import copy
+
+    if registry is None:
+        kind = _framework_part(agent, "ToolRegistry")
+        if kind is None:
+            text = f"{_type_name(agent)} has no tool registry for Snowl's tool"
+            raise SnowlCompatError(f"{text} {tools[0].name!r}")
+        registry = kind()
+    registry = copy.copy(registry)
+    for name, part in list(vars(registry).items()):
+        if isinstance(part, (dict, list, set)):
+            setattr(registry, name, copy.copy(part))
+    for tool in tools:
+        ok, error = _attempt(registry.register, tool)
+        if not ok:
+            text = f"Snowl's tool {tool.name!r} cannot stand beside the agent's own"
+            raise SnowlCompatError(f"{text}: {_error_text(error)}")
+    return registry
+
+
+# One trial
+
+
+class _Trial:
+    """One run of an agent in a thread: what to run, and how it is told to stop."""
+
+    def __init__(self, task, tools, emit, config):
+        self.task = task
+        self.tools = tools
+        self.emit = emit
+        self.config = config
+        self.engine = None
+        self.cancelled = False
+        self.steps = 0
+
+    def stop(self):
+        """Tell the engine to stop; from here on the trial says nothing more."""
+        self.cancelled = True
+        if _has(self.engine, "cancel"):
+            _attempt(self.engine.cancel, "immediate")
+        elif _has(self.engine, "budget"):
+            _attempt(self.end_budget)
+
+    def end_budget(self):
+        """QitOS 0.3.0 cannot be cancelled, but it looks at its budget."""
+        import copy
+
+        budget = copy.copy(self.engine.budget)
+        budget.max_steps = 0
+        self.engine.budget = budget
+
+    def on_step_end(self, record, state, engine):
+        """The engine's hook: tell Snowl of a finished step while the run goes on."""
+        if not self.cancelled:
+            event = {**_step_event(record, self.steps), "event": "runtime.agent.step"}
+            self.steps += 1
+            _attempt(self.emit, event)
+
+    def run(self, make):
+        """Make the agent, run it and tell all of it; only Ctrl-C is raised."""
+        ok, agent = _attempt(make)
+        if not ok:
+            return _read_result(None, None, self.config["event_name"], agent)
+        own = _peek(agent, "tool_registry")
+        ok, result = _attempt(self.run_agent, agent)
+        cause = None if ok else result
+        if not ok:
+            left = _peek(self.engine, "last_result")
+            result = self.engine if left is None else left
+        told = _read_result(result, self.engine, self.config["event_name"], cause)
+        if self.tools:
+            _attempt(setattr, agent, "tool_registry", own)
+        return told
+
+    def run_agent(self, agent):
+        if not _has_any(agent, _AGENT_NAMES):
+            raise SnowlCompatError(
+                f"expected an agent, the factory gave {_shown(agent)}"
+            )
+        settings = dict(self.config["engine_kwargs"])
+        options = dict(self.config["state_kwargs"])
+        steps = self.config["max_steps"]
+        if steps is not None:
+            options["max_steps"] = steps
+        if self.tools and "tool_registry" in settings:
+            registry = settings["tool_registry"]
+            settings["tool_registry"] = _with_tools(agent, registry, self.tools)
+        elif self.tools:
+            registry = _peek(agent, "tool_registry")
+            agent.tool_registry = _with_tools(agent, registry, self.tools)
+        if not _has(agent, "build_engine"):
+            return _run_plain(agent, self.task, options, settings)
+        if steps is not None:
+            # The state's own limit alone would end the run as a failure.
+            from types import SimpleNamespace
+
+            kind = _framework_part(agent, "RuntimeBudget") or SimpleNamespace
+            settings["budget"] = kind(max_steps=steps)
+        self.engine = agent.build_engine(**settings)
+        if self.emit is not None and _has(self.engine, "register_hook"):
+            _attempt(self.engine.register_hook, self)
+        return None if self.cancelled else self.engine.run(self.task, **options)
+
+
+def _run_plain(agent, task, options, settings):
+    """Run an agent that has no ``build_engine``, with what its ``run`` takes."""
+    import inspect
+
+    if settings:
+        options["engine_kwargs"] = settings
+    parameters = inspect.signature(agent.run).parameters
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    if takes_any or "return_state" in parameters:
+        options["return_state"] = True
+    if takes_any or "task" in parameters:
+        return _waited_for(agent.run(task=task, **options), None)
+    return _waited_for(agent.run(task, **options), None)
+
+
+async def _in_thread(work, stop):
+    """Await ``work()`` in a thread of its own, which no exit waits for.
+
+    When the waiting is cancelled, ``stop()`` is called and the thread is left
+    to end by itself.
+    """
+    import asyncio
+    import contextvars
+    import threading
+
+    loop = asyncio.get_running_loop()
+    done = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(ok, value):
+        if not done.done():
+            done.set_result((ok, value))
+
+    def main():
+        try:
+            outcome = True, context.run(work)
+        except BaseException as error:  # noqa: B902  Raised where it is awaited.
+            outcome = False, error
+        _attempt(loop.call_soon_threadsafe, settle, *outcome)
+
+    threading.Thread(target=main, name="qitos-trial", daemon=True).start()
+    try:
+        ok, value = await done
+    except asyncio.CancelledError:
+        stop()
+        raise
+    if not ok:
+        raise value
+    return value
+
+
+# The two classes
+
+_CONFIG = {
+    "engine_kwargs": ({}, _is_mapping, "a mapping"),
+    "event_name": (_EVENT_NAME, lambda v: isinstance(v, str) and v.strip(), "a name"),
+    "max_steps": (None, lambda v: type(v) is int and v > 0, "an int >= 1"),
+    "state_kwargs": ({}, _is_mapping, "a mapping"),
+}
+"""Default, check and description of each setting of ``wrap``."""
+
+_HOOKS = ("setup", "on_trial_start", "on_trial_end", "on_trial_error", "teardown")
+
+
+def _check_names(given, known, what):
+    for name in given:
+        if name not in known:
+            text = f"unknown {what} {_shown(name)}, expected one of {', '.join(known)}"
+            raise SnowlCompatError(text)
+
+
+def _checked_config(config):
+    _check_names(config, ("agent_id", *_CONFIG), "config")
+    for name, value in config.items():
+        default, check, expected = _CONFIG[name]
+        if value is not default and not check(value):
+            raise SnowlCompatError(f"expected {expected}, got {_shown(value)}", name)
+    config = {name: config.get(name, row[0]) for name, row in _CONFIG.items()}
+    if config["max_steps"] is not None and "budget" in config["engine_kwargs"]:
+        raise SnowlCompatError("expected no budget beside max_steps", "engine_kwargs")
+    return config
+
+
+def _checked_agent_id(agent_id, agent):
+    """An id that is safe in the file names that Snowl makes of it."""
+    if agent_id is None:
+        names = [_attempt(getattr, agent, name) for name in ("name", "__name__")]
+        names = [name for ok, name in names if ok and isinstance(name, str)]
+        name = (*names, _type_name(agent))[0]
+        return re.sub(r"[^\w.-]+", "-", name).strip(".-")[:64] or "qitos-agent"
+    if isinstance(agent_id, str) and re.fullmatch(
+        r"\w([\w.@+ -]{0,62}[\w@+-])?", agent_id
+    ):
+        return agent_id
+    text = "expected a file name of at most 64 letters, digits, spaces or any of _.@+-"
+    raise SnowlCompatError(f"{text}, got {_shown(agent_id)}", "agent_id")
+
+
+class InstalledAgent:
+    """A QitOS agent that Snowl runs, packaged with hooks on its life.
+
+    ``factory`` is a class or zero-argument callable that makes an agent for
+    each trial, or one agent object, whose trials then run one at a time.
+    ``agent_id`` becomes part of Snowl's file names. ``hooks`` is an object or
+    mapping with any of ``setup(context)``, ``on_trial_start(task, context)``,
+    ``on_trial_end(task, result, payload)``, ``on_trial_error(task, error)``
+    and ``teardown()``, sync or async. The rest is the config of
+    ``QitOSAdapter.wrap``. Raises ``SnowlCompatError`` for what it cannot use.
+    """
+
+    def __init__(self, factory, *, agent_id=None, hooks=None, **config):
+        import threading
+
+        self._config = _checked_config(config)
+        self.agent_id = _checked_agent_id(agent_id, factory)
+        self._shared = not isinstance(factory, type) and _has_any(factory, _AGENT_NAMES)
+        if not self._shared and not callable(factory):
+            text = f"expected an agent or a factory of agents, got {_shown(factory)}"
+            raise SnowlCompatError(text)
+        if _is_mapping(hooks):
+            _check_names(hooks, _HOOKS, "hook")
+        self._factory = factory
+        self._hooks = hooks
+        self._turn = threading.Lock()  # Held by the one trial of a shared agent.
+        self._lock = threading.Lock()  # Guards the two fields below.
+        self._setup = None
+        self._torn_down = False
+
+    async def run(self, state, context, tools=None):
+        """Run one trial and return the same state, filled.
+
+        Raises ``SnowlCompatError`` with the run's own message when it failed;
+        what it left is then on the state too.
+        """
+        import asyncio
+
+        await self._set_up(context)
+        task = QitOSAdapter().unwrap_state(state)
+        try:
+            await self._hook("on_trial_start", task, context)
+            told = await self._run_trial(task, context, tools)
+            _fill(state, told)
+            if told.failure is not None:
+                raise SnowlCompatError(told.failure) from told.cause
+        except (Exception, asyncio.CancelledError) as error:
+            try:
+                await self._hook("on_trial_error", task, error)
+            except SnowlCompatError as second:
+                if isinstance(error, asyncio.CancelledError):
+                    raise error from None
+                text = f"{second.message}; the trial had failed: {_error_text(error)}"
+                raise SnowlCompatError(text) from error
+            raise
+        # A hook may write to its payload, but not to what Snowl is going to write.
+        payload = to_json_value(told.payload)
+        await self._hook("on_trial_end", task, told.result, payload)
+        return state
+
+    async def _run_trial(self, task, context, tools):
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        emit = _peek(_peek(context, "metadata"), "__snowl_emit_event")
+
+        def send(event):
+            loop.call_soon_threadsafe(_attempt, emit, event)
+
+        def work():
+            if not self._shared:
+                return trial.run(self._factory)
+            with self._turn:
+                return None if trial.cancelled else trial.run(lambda: self._factory)
+
+        tools = [_SnowlTool(tool, loop) for tool in tools or ()]
+        trial = _Trial(task, tools, send if callable(emit) else None, self._config)
+        return await _in_thread(work, trial.stop)
+
+    async def _hook(self, name, *args):
+        import asyncio
+        import inspect
+
+        hook = _peek(self._hooks, name)
+        if hook is None:
+            return
+        ok, made = _attempt(hook, *args)
+        if ok and inspect.isawaitable(made):
+            # Gathered, so that only a real cancellation passes as one.
+            (made,) = await asyncio.gather(made, return_exceptions=True)
+            ok = not isinstance(made, BaseException)
+        if not ok:
+            text = f"hook {name} raised {_type_name(made)}: {_error_text(made)}"
+            raise SnowlCompatError(text) from made
+
+    async def _set_up(self, context):
+        """Run the setup hook once; trials that come meanwhile wait for it.
+
+        They may come from other event loops, so they wait for a future that
+        belongs to none. It gives None, the message of what went wrong, or
+        itself when the setup was cancelled, and then one of them does it.
+        """
+        import asyncio
+        from concurrent.futures import Future
+
+        while True:
+            with self._lock:
+                if self._torn_down:
+                    raise SnowlCompatError(f"agent {self.agent_id!r} is torn down")
+                setup = self._setup
+                if setup is None:
+                    outcome = setup = self._setup = Future()
+                    break
+            outcome = await asyncio.shield(asyncio.wrap_future(setup))
+            if outcome is None:
+                return
+            if outcome is not setup:
+                raise SnowlCompatError(outcome)
+        try:
+            await self._hook("setup", context)
+            outcome = None
+        except SnowlCompatError as error:
+            outcome = error.message
+            raise
+        finally:
+            if outcome is not None:
+                self._setup = None
+            setup.set_result(outcome)
+
+    async def teardown(self):
+        """Call the teardown hook, at most once; no trial may start after it.
+
+        Snowl 0.1.0 does not call it: use ``async with``, or call it yourself.
+        """
+        with self._lock:
+            torn_down, self._torn_down = self._torn_down, True
+        if not torn_down:
+            await self._hook("teardown")
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        await self.teardown()
+
+
+class QitOSAdapter:
+    """Makes QitOS agents into agents that Snowl can run."""
+
+    framework_name = "qitos"
+
+    def wrap(self, agent_or_factory, **config):
+        """Return a Snowl agent: ``agent_id`` and ``async run(state, context, tools)``.
+
+        A factory (class or zero-argument callable) gives each trial a fresh
+        agent; an agent object runs its trials one at a time. Config:
+        ``agent_id`` (text safe in file names), ``max_steps`` (int >= 1),
+        ``engine_kwargs`` (for ``build_engine``), ``state_kwargs`` (for ``run``)
+        and ``event_name``; anything else is a ``SnowlCompatError``.
+        """
+        _check_names(config, ("agent_id", *_CONFIG), "config")
+        return InstalledAgent(agent_or_factory, **config)
+
+    def unwrap_state(self, state):
+        """Return the task: the text of the last user message, its parts as lines.
+
+        Raises ``SnowlCompatError`` when the state has no such text.
+        """
+        for message in reversed(_peek(state, "messages") or []):
+            if _peek_text(message, "role") == "user":
+                content = _peek(message, "content")
+                parts = content if isinstance(content, (list, tuple)) else [content]
+                texts = (p if isinstance(p, str) else _peek(p, "text") for p in parts)
+                task = "\n".join(text for text in texts if isinstance(text, str))
+                if task.strip():
+                    return task
+                raise SnowlCompatError("the last user message has no text")
+        raise SnowlCompatError("the state has no user message")
+
+    def wrap_result(self, result, state, *, engine=None, event_name=_EVENT_NAME):
+        """Fill Snowl's state with all that a result tells, and return it.
+
+        ``result`` is an engine result or a bare answer; ``engine`` tells the
+        configuration. A failed run only sets ``stop_reason`` here.
+        """
+        return _fill(state, _read_result(result, engine, event_name))
+
+    def wrap_tools(self, tools):
+        """Return one callable for each Snowl tool, for QitOS's registry to register.
+
+        Each has the tool's name, description and parameter schema; a tool
+        whose callable is async is awaited by it.
+        """
+        return [_SnowlTool(tool) for tool in tools or ()]
 
 
 # ---------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, fields, replace
@@ -299,6 +300,29 @@ def test_a_body_must_be_bytes(tmp_path: Path, body: Any) -> None:
         FileArtifactStore(tmp_path).put(ref(), body)
     kind = type(body).__qualname__
     assert str(caught.value) == f"the body of an artifact must be bytes, got {kind}"
+
+
+@pytest.mark.parametrize("foreign", ["report:1", RECORD, None])
+def test_a_reference_must_be_one(tmp_path: Path, foreign: Any) -> None:
+    store = FileArtifactStore(tmp_path)
+    for call in (lambda: store.put(foreign, BODY), lambda: store.resolve(foreign)):
+        with pytest.raises(TypeError) as caught:
+            call()
+        kind = type(foreign).__qualname__
+        assert str(caught.value) == f"ref must be an ArtifactRef, got {kind}"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX file system")
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda p: p.symlink_to("x")])
+def test_only_a_regular_file_is_a_body(tmp_path: Path, make: Any) -> None:
+    # To open a pipe that nobody writes to would wait for ever.
+    store = FileArtifactStore(tmp_path)
+    store.put(ref(), BODY)
+    (path,) = files(tmp_path)
+    path.rename(path.with_name("x"))
+    make(path)
+    assert code_of(lambda: store.resolve(ref())) == "artifact_store_unavailable"
+    assert not store.probe(ref())
 
 
 def test_references_of_another_kind_of_store_are_refused(tmp_path: Path) -> None:

@@ -649,17 +649,24 @@ def test_a_real_ctrl_c_wherever_it_comes():
     wait = Decision.wait()
 
     class Endless(ScriptedAgent):
+        """Waits on, and starts the clock only when the run is under way."""
+
+        timer = None
+
         def decide(self, state, observation):
+            if self.timer is not None:
+                timer, self.timer = self.timer, None
+                timer.start()
             return wait
 
     main = threading.main_thread().ident
     for number in range(20):
-        engine = Engine(Endless(), budget=None)
+        agent = Endless()
+        engine = Engine(agent, budget=None)
         engine.budget.max_steps = None
-        timer = threading.Timer(
+        timer = agent.timer = threading.Timer(
             0.002 + number * 0.0003, signal.pthread_kill, (main, signal.SIGINT)
         )
-        timer.start()
         with pytest.raises(KeyboardInterrupt):
             engine.run("t")
         timer.join()

@@ -174,7 +174,7 @@ def test_a_protected_name_that_is_a_link_is_refused(env, name, target, wanted):
     assert env.files.read_bytes(root / "src" / "b.txt") == b"b\n"
 
 
-# 23: the string prefix of a path says nothing about where it leads
+# Fault 23: the string prefix of a path says nothing about where it leads
 @pytest.mark.parametrize(
     "name", ["../ws_evil/x", "../ws/../ws_evil/x", "/etc/passwd", "a\0b"]
 )
@@ -224,6 +224,11 @@ def test_a_time_limit_is_a_number_above_zero(env, timeout):
         env.processes.run("exit 0", timeout=timeout)
     words = f"timeout must be a number of seconds above 0, got {timeout!r}"
     assert str(caught.value) == words
+
+
+@pytest.mark.parametrize("timeout", [1e300, 10**400])
+def test_a_time_limit_may_be_as_long_as_one_likes(env, timeout):
+    assert env.processes.run("exit 0", timeout=timeout)["status"] == "success"
 
 
 @posix_only

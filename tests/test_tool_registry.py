@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import sys
+import threading
 
 import pytest
 
@@ -337,3 +339,33 @@ def test_a_copy_does_not_see_later_registrations():
     assert "find" not in copy
     copy.register(Duck())
     assert "duck" not in registry
+
+
+def test_tools_may_be_registered_while_others_are_called():
+    registry = ToolRegistry().register(search)
+    failures = []
+
+    def register():
+        for number in range(200):
+            registry.register(search, name=f"kit.n{number}")
+
+    def call():
+        try:
+            for _ in range(200):
+                assert registry.call("search", query="a").output == "aaa"
+                registry.suggest("serch")
+                registry.export_permissions()
+        except RuntimeError as error:
+            failures.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=work) for work in (register, call, call)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert (failures, len(registry)) == ([], 201)

@@ -26,19 +26,16 @@ def limit_output(
     """
     if limit is None:
         return
-    env = context.get("env")
-    store = context.get("artifact_resolver") or getattr(env, "artifact_store", None)
     text = _text(result.output)
-    if store is not None and len(text) > limit:
-        ref, error = guarded(_stored, store, result.output)
-        if error is None:
-            refs = dict.fromkeys((*result.artifact_refs, ref))
-            result.artifact_refs = tuple(refs)
+    if len(text) > limit:
+        ref, error = guarded(_stored, result.output, context)
+        if error is not None:
+            result.metadata["artifact_error"] = described(error)
+        elif ref is not None:
+            result.artifact_refs = tuple(dict.fromkeys((*result.artifact_refs, ref)))
             result.output = _cut(result, text, limit)
             result.complete = False
             text = ""
-        else:
-            result.metadata["artifact_error"] = described(error)
     if result.model_output is not None:
         text = _text(result.model_output)
     if len(text) > limit:
@@ -57,7 +54,13 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else dumps(value)
 
 
-def _stored(store: Any, output: Any) -> ArtifactRef:
+def _stored(output: Any, context: Mapping[str, Any]) -> ArtifactRef | None:
+    """The reference to an output in the store; None where there is no store."""
+    store = context.get("artifact_resolver")
+    if store is None:
+        store = getattr(context.get("env"), "artifact_store", None)
+    if store is None:
+        return None
     # Few outputs are too long, and only they pay for the import.
     import hashlib
 

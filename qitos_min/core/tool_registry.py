@@ -283,7 +283,8 @@ class ToolRegistry:
 
     def _short_aliases(self) -> dict[str, str]:
         claims: dict[str, list[str]] = {}
-        for name in self._tools if self._auto_short_aliases else ():
+        # A copy, because another thread may register meanwhile.
+        for name in list(self._tools) if self._auto_short_aliases else ():
             if "." in name:
                 claims.setdefault(name.rpartition(".")[2], []).append(name)
         return {short: names[0] for short, names in claims.items() if len(names) == 1}

@@ -58,14 +58,17 @@ def is_protected(part: str) -> bool:
     return plain in PROTECTED_NAMES or plain.startswith(".env.")
 
 
-def read_regular(path: Path) -> bytes:
-    """The bytes of a regular file; OSError for a link, a folder or a device."""
+def read_regular(path: Path, most: int = -1) -> bytes:
+    """The first ``most`` bytes of a regular file, or (-1) all of them.
+
+    OSError for a link, a folder or a device.
+    """
     descriptor = os.open(path, _READ)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", path.name)
         with open(descriptor, "rb", closefd=False) as stream:
-            return stream.read()
+            return stream.read(most)
     finally:
         os.close(descriptor)
 

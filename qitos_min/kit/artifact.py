@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.artifact import ArtifactContractError, ArtifactRef
+from ._folder import read_regular
 
 __all__ = ["FileArtifactStore", "ResolvedArtifact"]
 
@@ -47,7 +48,7 @@ class FileArtifactStore:
     def put(self, ref: ArtifactRef, body: bytes) -> ArtifactRef:
         """Stores ``body`` and returns ``ref``; storing it again changes nothing.
 
-        Raises TypeError for a body that is no bytes, and ArtifactContractError:
+        Raises TypeError for a ref or a body of another type, and ArtifactContractError:
         invalid_artifact_reference (of another store), artifact_store_limit,
         artifact_integrity_mismatch (the body is not the one the reference describes),
         artifact_store_unavailable (the folder cannot be written).
@@ -73,11 +74,12 @@ class FileArtifactStore:
     def resolve(self, ref: ArtifactRef) -> ResolvedArtifact:
         """Reads the body of ``ref`` and verifies it.
 
-        Raises ArtifactContractError: invalid_artifact_reference, artifact_store_limit,
-        missing_required_artifact, artifact_integrity_mismatch,
-        artifact_store_unavailable (the body is there but cannot be read).
+        Raises TypeError for what is no ref, and ArtifactContractError:
+        invalid_artifact_reference, artifact_store_limit, missing_required_artifact,
+        artifact_integrity_mismatch, artifact_store_unavailable (the body is there but
+        cannot be read).
         """
-        self._check(ref, ref.byte_length)
+        self._check(ref)
         try:
             body = self._read(ref)
         except FileNotFoundError:
@@ -106,7 +108,11 @@ class FileArtifactStore:
         except (ArtifactContractError, OSError):
             return False
 
-    def _check(self, ref: ArtifactRef, size: int) -> None:
+    def _check(self, ref: ArtifactRef, size: int | None = None) -> None:
+        if not isinstance(ref, ArtifactRef):
+            kind = type(ref).__qualname__
+            raise TypeError(f"ref must be an ArtifactRef, got {kind}")
+        size = ref.byte_length if size is None else size
         if ref.resolver_key != self.resolver_key:
             raise ArtifactContractError(
                 "invalid_artifact_reference",
@@ -123,9 +129,8 @@ class FileArtifactStore:
         return self.root / ref.sha256[:2] / ref.sha256
 
     def _read(self, ref: ArtifactRef) -> bytes:
-        with open(self._path(ref), "rb") as file:
-            # One byte more than there should be is enough to see that it is too long.
-            return file.read(ref.byte_length + 1)
+        # One byte more than there should be is enough to see that it is too long.
+        return read_regular(self._path(ref), ref.byte_length + 1)
 
     def _holds(self, ref: ArtifactRef) -> bool:
         try:

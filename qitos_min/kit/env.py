@@ -116,7 +116,7 @@ def _wait(
     process: subprocess.Popen[str], timeout: float, outputs: tuple[Any, ...]
 ) -> dict[str, Any]:
     """Wait for a command to end; what is wrong if it has to be ended."""
-    end = time.monotonic() + timeout
+    end = time.monotonic() + min(timeout, threading.TIMEOUT_MAX)
     while (left := end - time.monotonic()) > 0:
         with suppress(subprocess.TimeoutExpired):
             process.wait(min(left, 0.2))

@@ -1,0 +1,600 @@
+"""What the adapter makes of runs, settings and tools, with doubles of both sides."""
+
+import asyncio
+import datetime
+import enum
+import math
+from types import SimpleNamespace
+
+import pytest
+from snowl_doubles import (
+    STEP,
+    Agent,
+    Context,
+    State,
+    fail,
+    play,
+    result,
+    strict,
+    user,
+    wrap,
+)
+
+import snowl_compat
+from snowl_compat import QitOSAdapter, SnowlCompatError, build_payload
+
+# What a run puts on the state
+
+
+def test_a_successful_run_fills_the_whole_state():
+    usage = {"prompt_tokens_total": 5, "completion_tokens_total": 2.0}
+    run = result("42", records=[STEP], total_tokens=9)
+    run["task_result"]["metrics"] = usage
+    agent = Agent(run)
+    state = play(wrap(agent, agent_id="a"))
+    assert state.messages == [user("the task"), {"role": "assistant", "content": "42"}]
+    assert strict(state) == {
+        "output": {
+            "message": {"role": "assistant", "content": "42"},
+            "usage": {"input_tokens": 5, "output_tokens": 2, "total_tokens": 9},
+            "trace_events": [
+                {
+                    "event": "qitos.snowl_payload",
+                    "schema_version": snowl_compat.SCHEMA_VERSION,
+                    "payload": build_payload(run, engine=agent.engine),
+                },
+                {
+                    "event": "qitos.step",
+                    "step_id": 4,
+                    "agent_id": "worker",
+                    "mode": "act",
+                    "tool_calls": [
+                        {"tool_name": "add", "status": "success", "latency_ms": 1.5},
+                        {
+                            **{"tool_name": "boom", "status": "error"},
+                            **{"latency_ms": None, "error": "boom"},
+                        },
+                    ],
+                    "critics": [
+                        {
+                            "critic_name": "C",
+                            "action": "retry",
+                            "reason": "",
+                            "score": 0.5,
+                        }
+                    ],
+                },
+            ],
+        },
+        "actions": [
+            [
+                "tool_call",
+                {"tool_name": "add", "arguments": {"a": 1}, "tool_call_id": "c1"},
+            ],
+            ["tool_call", {"tool_name": "boom", "arguments": {}}],
+        ],
+        "observations": [
+            ["tool_result", {"tool_name": "add", "result": 3, "status": "success"}],
+            [
+                "tool_result",
+                {"tool_name": "boom", "result": {"error": "boom"}, "status": "error"},
+            ],
+            ["environment", {"result": {"env": {"done": False}}}],
+        ],
+        "stop_reason": "completed",
+    }
+
+
+def test_the_payload_event_takes_the_configured_name():
+    state = play(wrap(Agent(result()), event_name="my.payload"))
+    assert state.output["trace_events"][0]["event"] == "my.payload"
+
+
+def test_results_are_never_paired_with_actions_by_position():
+    # E5, a real QitOS run: one action, and the environment's word behind its result.
+    step = {"actions": [{"name": "view"}], "action_results": [{"ok": 1}, {"env": {}}]}
+    state = play(wrap(Agent(result(records=[step]))))
+    assert [o.observation_type for o in state.observations] == ["environment"] * 2
+
+
+def test_result_objects_name_their_own_tool():
+    done = SimpleNamespace(name="a", status="success", output={"x": 1}, error=None)
+    failed = SimpleNamespace(name="b", status="error", output=None, error="bad")
+    state = play(wrap(Agent(result(records=[{"action_results": [done, failed]}]))))
+    told = [(o.payload["tool_name"], o.payload["result"]) for o in state.observations]
+    assert told == [("a", {"x": 1}), ("b", {"error": "bad"})]
+
+
+def test_what_was_on_the_state_stays():
+    state = State(actions=["mine"], observations=["mine"])
+    messages = state.messages
+    play(wrap(Agent(result(records=[STEP]))), state)
+    assert (state.actions[0], state.observations[0]) == ("mine", "mine")
+    assert messages == [user("the task")]  # A sample's own list is not written to.
+
+
+STOPS = [
+    *((word, "completed") for word in ("success", "final", "final_result")),
+    *(
+        (word, "completed")
+        for word in ("agent_condition", "critic_stop", "env_terminal")
+    ),
+    *((word, "max_steps") for word in ("max_steps", "budget_steps", "stagnation")),
+    *((word, "limit_exceeded") for word in ("budget_time", "budget_tokens")),
+    ("context_overflow", "limit_exceeded"),
+    *((f"cancelled_{word}", "cancelled") for word in ("immediate", "after_step")),
+    ("interrupt", "cancelled"),
+]
+ERRORS = (
+    "unrecoverable_error",
+    "task_validation_failed",
+    "env_capability_mismatch",
+    "new",
+)
+
+
+@pytest.mark.parametrize("reason, expected", STOPS)
+@pytest.mark.parametrize("place", ["state", "task_result", "enum"])
+def test_each_stop_reason_has_its_word_in_snowl(reason, expected, place):
+    told = enum.Enum("Stop", {"X": reason}).X if place == "enum" else reason
+    where = "state" if place == "enum" else place
+    run = {"records": [], where: SimpleNamespace(stop_reason=told, final_result=None)}
+    state = play(wrap(Agent(run)))
+    assert isinstance(state.stop_reason, str) and isinstance(
+        state.stop_reason, enum.Enum
+    )
+    assert state.stop_reason == state.stop_reason.value == expected
+
+
+@pytest.mark.parametrize("reason", ERRORS)
+def test_other_stop_reasons_are_told_as_an_error(reason):
+    message, state = fail(wrap(Agent(result(None, reason, records=[STEP]))))
+    assert message == f"the run ended with stop reason {reason!r}"
+    assert strict(state)["stop_reason"] == "error"
+    assert len(state.actions) == 2 and len(state.output["trace_events"]) == 2
+
+
+FAILURES = [
+    ({"failure": {"message": "model said no", "type": "ModelError"}}, "model said no"),
+    ({"failure": {"message": "", "type": "KeyError"}}, "KeyError"),
+    (
+        {
+            "events": [
+                {"phase": "DECIDE_ERROR", "ok": False, "error": "first"},
+                {"phase": "RECOVER", "ok": False, "error": "decide bad"},
+                {"phase": "END", "ok": False, "error": None},
+            ]
+        },
+        "decide bad",
+    ),
+    ({"failure": {"message": "bad \ud800 text"}}, "bad \ufffd text"),
+]
+
+
+@pytest.mark.parametrize("more, expected", FAILURES)
+def test_a_failed_run_raises_its_own_message(more, expected):
+    message, _ = fail(wrap(Agent(result(None, "unrecoverable_error", **more))))
+    assert message == expected
+
+
+def test_no_stop_reason_with_an_answer_is_completed_and_without_one_an_error():
+    assert play(wrap(Agent(result("x", None)))).stop_reason == "completed"
+    message, _ = fail(wrap(Agent(result(None, None))))
+    assert message == "the run ended with neither a stop reason nor an answer"
+
+
+@pytest.mark.parametrize(
+    "error, expected",
+    [
+        (ValueError("boom"), "boom"),
+        (RuntimeError(), "RuntimeError"),
+        (ValueError("a\ud800b"), "a\ufffdb"),
+        (SystemExit(3), "SystemExit: 3"),
+        (asyncio.CancelledError(), "CancelledError"),
+        (StopIteration("over"), "over"),
+    ],
+)
+def test_what_a_run_raises_costs_its_trial_only(error, expected):
+    # SystemExit, a CancelledError of the agent's own and a surrogate in the text
+    # would each abort Snowl's whole evaluation.
+    message, state = fail(wrap(Agent(error)))
+    assert message == expected
+    assert strict(state)["stop_reason"] == "error"
+
+
+def test_what_an_engine_holds_after_it_raised_is_told():
+    agent = Agent(ValueError("boom"))
+    agent.engine.records = [STEP]
+    message, state = fail(wrap(agent))
+    assert (message, len(state.actions)) == ("boom", 2)
+    agent = Agent(ValueError("boom"))
+    agent.engine.last_result = result("half", records=[STEP, STEP])
+    assert len(fail(wrap(agent))[1].actions) == 4
+
+
+# Answers, usage and tasks of all kinds
+
+ANSWERS = [
+    ("text", "text"),
+    ("", ""),
+    (42, "42"),
+    ({"a": [1, None]}, '{"a":[1,null]}'),
+    ("bad \ud800", "bad \ufffd"),
+    (datetime.date(2026, 1, 2), "2026-01-02"),
+]
+
+
+@pytest.mark.parametrize("answer, expected", ANSWERS)
+def test_an_answer_is_always_text(answer, expected):
+    run = {"records": [], "task_result": {"final_result": answer}}
+    state = play(wrap(Agent(run)))
+    assert state.output["message"] == {"role": "assistant", "content": expected}
+    strict(state)
+
+
+def test_without_an_answer_there_is_an_empty_message_and_no_new_one():
+    state = play(wrap(Agent(result(None, "max_steps"))))
+    assert state.output["message"] == {"role": "assistant", "content": ""}
+    assert state.messages == [user("the task")]
+
+
+USAGES = [
+    ({}, {}, (0, 0, 0)),
+    ({"total_tokens": 7}, {}, (0, 0, 7)),
+    ({"total_tokens": 0}, {"token_usage": 5}, (0, 0, 5)),
+    ({}, {"prompt_tokens_total": "3", "completion_tokens_total": 4.0}, (3, 4, 7)),
+    ({"total_tokens": math.nan}, {"prompt_tokens_total": object()}, (0, 0, 0)),
+    ({"total_tokens": -5}, {"prompt_tokens_total": True}, (0, 0, 0)),
+]
+
+
+@pytest.mark.parametrize("more, metrics, expected", USAGES)
+def test_usage_is_always_whole_numbers(more, metrics, expected):
+    run = result(**more)
+    run["task_result"]["metrics"] = metrics
+    usage = play(wrap(Agent(run))).output["usage"]
+    assert tuple(usage.values()) == expected
+    assert list(usage) == ["input_tokens", "output_tokens", "total_tokens"]
+    assert all(type(count) is int for count in usage.values())
+
+
+def awkward():
+    cycle, deep = {}, []
+    cycle["me"] = cycle
+    for _ in range(2000):
+        deep = [deep]
+    plain = enum.Enum("Plain", "A")
+    now = datetime.datetime(2026, 1, 1)
+    return [
+        *(math.nan, -math.inf, now, b"\xff", {1}, object(), plain.A, ValueError("x")),
+        *(cycle, deep, {(1, 2): 3}, "lone \ud800", lambda: 1),
+    ]
+
+
+@pytest.mark.parametrize("value", awkward(), ids=lambda value: type(value).__name__)
+def test_no_value_of_a_run_breaks_the_state(value):
+    step = {
+        "step_id": value,
+        "agent_id": value,
+        "decision": {"mode": value},
+        "actions": [
+            {"name": "t", "args": {"v": value}},
+            {"name": value, "args": value},
+        ],
+        "action_results": [value, SimpleNamespace(status=value, output=value)],
+        "tool_invocations": [{"tool_name": "t", "status": value, "latency_ms": value}],
+        "critic_outputs": [{"score": value, "details": {"v": value}, "reason": value}],
+    }
+    run = result(value, records=[step], total_tokens=value)
+    run["task_result"]["metrics"] = {"prompt_tokens_total": value}
+    strict(play(wrap(Agent(run))))
+
+
+TASKS = [
+    ([user("a"), {"role": "assistant", "content": "b"}], "a"),
+    ([user("a"), user("b")], "b"),
+    ([{"role": "system", "content": "s"}, user([{"type": "text", "text": "a"}])], "a"),
+    ([user([{"text": "a"}, {"type": "image_url", "image_url": {}}, "b"])], "a\nb"),
+    ((user("a"),), "a"),
+]
+
+
+@pytest.mark.parametrize("messages, expected", TASKS)
+def test_the_task_is_the_text_of_the_last_user_message(messages, expected):
+    assert QitOSAdapter().unwrap_state(State(messages)) == expected
+    agent = Agent(result())
+    play(wrap(agent), State(messages))
+    assert agent.engine.ran == [(expected, {})]
+
+
+@pytest.mark.parametrize(
+    "messages, expected",
+    [
+        ([], "the state has no user message"),
+        (None, "the state has no user message"),
+        ([{"role": "system", "content": "s"}], "the state has no user message"),
+        ([user(" ")], "the last user message has no text"),
+        (
+            [user("a"), user([{"type": "image_url"}])],
+            "the last user message has no text",
+        ),
+    ],
+)
+def test_a_state_without_a_task_is_a_clear_error(messages, expected):
+    assert fail(wrap(Agent()), State(messages))[0] == expected
+
+
+# Which agents, and with what settings
+
+
+def test_settings_reach_the_engine_and_the_run():
+    agent = Agent(result())
+    play(wrap(agent, max_steps=3, engine_kwargs={"env": 1}, state_kwargs={"seed": 7}))
+    (built,) = agent.built
+    assert built.pop("budget").max_steps == 3
+    assert built == {"env": 1}
+    assert agent.engine.ran == [("the task", {"seed": 7, "max_steps": 3})]
+
+
+def test_a_factory_is_asked_for_each_trial_and_its_error_is_the_trials():
+    made = []
+
+    def factory():
+        made.append(Agent(result(len(made))))
+        return made[-1]
+
+    agent = wrap(factory)
+    assert [play(agent).output["message"]["content"] for _ in range(3)] == [
+        "0",
+        "1",
+        "2",
+    ]
+    assert len(made) == 3
+    assert fail(wrap(lambda: 1 / 0))[0] == "division by zero"
+    assert fail(wrap(lambda: 3))[0] == "expected an agent, the factory gave 3"
+
+
+class PlainAgent:
+    def __init__(self, answer):
+        self.answer = answer
+
+    def run(self, task, return_state=False, **kwargs):
+        self.asked = (task, return_state, kwargs)
+        return self.answer
+
+
+class AskedAgent:
+    def run(self, question):
+        return f"{question}!"
+
+
+class AsyncAgent:
+    async def run(self, task):
+        await asyncio.sleep(0)
+        return f"{task}?"
+
+
+def test_agents_without_an_engine_are_run_directly():
+    agent = PlainAgent(result("x", records=[STEP]))
+    state = play(
+        wrap(agent, max_steps=2, engine_kwargs={"e": 1}, state_kwargs={"s": 2})
+    )
+    expected = {"engine_kwargs": {"e": 1}, "max_steps": 2, "s": 2}
+    assert agent.asked == ("the task", True, expected)
+    assert len(state.actions) == 2
+
+
+@pytest.mark.parametrize(
+    "agent, expected",
+    [
+        (PlainAgent("bare"), "bare"),
+        (PlainAgent({"state": "CA"}), '{"state":"CA"}'),
+        (AskedAgent(), "the task!"),
+        (AsyncAgent(), "the task?"),
+    ],
+    ids=["text", "object", "one parameter", "async"],
+)
+def test_a_bare_answer_is_a_completed_run(agent, expected):
+    state = play(wrap(agent))
+    assert (state.output["message"]["content"], state.stop_reason) == (
+        expected,
+        "completed",
+    )
+    payload = state.output["trace_events"][0]["payload"]
+    assert snowl_compat.validate_payload(payload) == []
+    assert payload["step_count"] == 0
+
+
+def test_wrap_result_fills_and_returns_the_same_state():
+    state = State()
+    run = result(None, "unrecoverable_error")
+    assert QitOSAdapter().wrap_result(run, state, event_name="e") is state
+    assert (state.stop_reason, state.output["trace_events"][0]["event"]) == (
+        "error",
+        "e",
+    )
+
+
+def test_a_result_with_a_cancel_method_is_not_a_cancelled_one():
+    run = SimpleNamespace(**result(), cancel=lambda mode: True)
+    agent = Agent()
+    agent.engine.run = lambda task: run
+    assert play(wrap(agent)).stop_reason == "completed"
+
+
+CONFIGS = [
+    ({"steps": 1}, "unknown config 'steps', expected one of agent_id, engine_kwargs, "),
+    (
+        {"hooks": {}},
+        "unknown config 'hooks', expected one of agent_id, engine_kwargs, ",
+    ),
+    ({"max_steps": 0}, "max_steps: expected an int >= 1, got 0"),
+    ({"max_steps": True}, "max_steps: expected an int >= 1, got True"),
+    ({"engine_kwargs": [1]}, "engine_kwargs: expected a mapping, got list"),
+    ({"state_kwargs": None}, "state_kwargs: expected a mapping, got None"),
+    ({"event_name": " "}, "event_name: expected a name, got ' '"),
+    (
+        {"max_steps": 2, "engine_kwargs": {"budget": 1}},
+        "engine_kwargs: expected no budget beside max_steps",
+    ),
+]
+
+
+@pytest.mark.parametrize("config, expected", CONFIGS)
+def test_bad_config_is_an_error_that_names_it(config, expected):
+    with pytest.raises(SnowlCompatError) as caught:
+        wrap(Agent, **config)
+    assert str(caught.value).startswith(expected)
+
+
+def test_neither_agent_nor_factory_is_an_error():
+    with pytest.raises(
+        SnowlCompatError, match="expected an agent or a factory of agents, got 3"
+    ):
+        wrap(3)
+
+
+@pytest.mark.parametrize(
+    "agent_id", ["my-agent", "a", "v1.2", "x@y_z+1", "a b", "评测"]
+)
+def test_ids_that_are_safe_in_file_names_are_kept(agent_id):
+    assert wrap(Agent, agent_id=agent_id).agent_id == agent_id
+
+
+# Z7 and a run folder that was left: the id becomes part of file names.
+BAD_IDS = (
+    "",
+    " ",
+    "../x",
+    "a/b",
+    "a\\b",
+    "a:b",
+    ".hid",
+    "a.",
+    "a,b",
+    "a\n",
+    "x" * 65,
+    3,
+)
+
+
+@pytest.mark.parametrize("agent_id", BAD_IDS)
+def test_ids_that_are_not_safe_in_file_names_are_refused(agent_id):
+    with pytest.raises(SnowlCompatError, match="agent_id: expected a file name"):
+        wrap(Agent, agent_id=agent_id)
+
+
+def test_without_an_id_the_agents_name_is_made_safe():
+    named = Agent()
+    named.name = "team/solver: 1"
+    assert wrap(named).agent_id == "team-solver-1"
+    assert wrap(Agent).agent_id == "Agent"
+    assert wrap(lambda: Agent()).agent_id == "lambda"
+
+
+# Snowl's tools
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "key": {"type": "string", "description": "what to find", "enum": ["a", "b"]},
+        "max-hits": {"type": "integer"},
+        "deep": {"type": ["object", "null"]},
+    },
+    "required": ["key"],
+    "additionalProperties": False,
+}
+
+
+def snowl_tool(name="lookup", call=lambda key: f"v:{key}"):
+    return SimpleNamespace(
+        **{"name": name, "description": "Find a value.", "parameters": SCHEMA},
+        **{"callable": call, "required_ops": ("web.fetch",)},
+    )
+
+
+class Registry:
+    """A registry as QitOS has it: names are taken once."""
+
+    def __init__(self, *names):
+        self.tools = dict.fromkeys(names)
+
+    def register(self, item):
+        if item.__name__ in self.tools:
+            raise ValueError(f"name {item.__name__} is taken")
+        self.tools[item.__name__] = item
+
+
+def test_a_wrapped_tool_keeps_name_text_and_schema():
+    (tool,) = QitOSAdapter().wrap_tools([snowl_tool()])
+    assert (tool.__name__, tool.__doc__) == ("lookup", "Find a value.")
+    meta = tool.__qitos_tool_meta__
+    assert (meta.name, meta.input_schema, meta.required_ops) == ("lookup", SCHEMA, [])
+    assert meta.input_schema is not SCHEMA
+    assert str(tool.__signature__) == "(*, key: str, deep: object = None)"
+    assert tool(key="k") == tool.execute({"key": "k"}) == "v:k"
+
+
+def test_an_async_tool_is_awaited():
+    async def call(key):
+        await asyncio.sleep(0)
+        return key
+
+    (tool,) = QitOSAdapter().wrap_tools([snowl_tool(call=call)])
+    assert tool(key="k") == "k"
+
+
+def test_tools_are_the_trials_own_beside_the_agents():
+    own = Registry("own")
+    agent = Agent(result(), tool_registry=own)
+    seen = []
+    loops = []
+
+    async def call(key):
+        loops.append(asyncio.get_running_loop())
+        return key
+
+    def run(task):
+        seen.append((list(agent.tool_registry.tools), tool_of(agent)(key="k")))
+        return result()
+
+    agent.engine.run = run
+
+    async def trial():
+        loops.append(asyncio.get_running_loop())
+        await wrap(agent).run(State(), Context(), [snowl_tool(call=call)])
+
+    asyncio.run(trial())
+    assert seen == [(["own", "lookup"], "k")]
+    assert loops[0] is loops[1]  # An async tool runs on Snowl's own loop.
+    assert agent.tool_registry is own and list(own.tools) == ["own"]
+
+
+def tool_of(agent, name="lookup"):
+    return agent.tool_registry.tools[name]
+
+
+def test_a_registry_among_the_settings_gets_the_tools():
+    own = Registry("own")
+    agent = Agent(result())
+    play(wrap(agent, engine_kwargs={"tool_registry": own}), tools=[snowl_tool()])
+    (built,) = agent.built
+    assert list(built["tool_registry"].tools) == ["own", "lookup"]
+    assert list(own.tools) == ["own"]
+
+
+def test_a_tool_whose_name_is_taken_is_an_error_naming_it():
+    agent = Agent(result(), tool_registry=Registry("lookup"))
+    message, _ = fail(wrap(agent), tools=[snowl_tool()])
+    assert message == (
+        "Snowl's tool 'lookup' cannot stand beside the agent's own: name lookup is taken"
+    )
+
+
+def test_tools_for_an_agent_without_a_registry_are_an_error():
+    message, _ = fail(wrap(Agent(result())), tools=[snowl_tool()])
+    assert message == "Agent has no tool registry for Snowl's tool 'lookup'"
+
+
+def test_the_adapter_says_which_framework_it_is_for():
+    assert QitOSAdapter.framework_name == QitOSAdapter().framework_name == "qitos"

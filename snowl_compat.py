@@ -1980,7 +1980,12 @@ def handoff_traces(events, *, strict=False, issues=None):
     if not _has_any(events, _RUN_NAMES):
         return _Scan().read(events, (None, "events"), report).rows
     scan = _scan_events(events, None, report)
-    _scan_records(events, scan, _Report())
+    if not scan.chosen:
+        records = _read(events, "records", None, report)
+        for record, place in _elements(records, _RECORD_NAMES, (None, "records"), report):
+            inner = _read(record, "phase_events", place, report)
+            step_id = _told_once(record, place, report)
+            scan.read(inner, (place, "phase_events"), report, outer=step_id)
     return scan.rows
 
 

@@ -591,6 +591,8 @@ def test_each_section_by_itself():
     assert snowl_compat.handoff_traces(run) == payload["handoff_traces"]
     again = snowl_compat.handoff_traces(payload["handoff_traces"])
     assert again == payload["handoff_traces"]
+    steps = {"records": [record(0, phase_events=events)]}
+    assert snowl_compat.handoff_traces(steps) == payload["handoff_traces"]
     assert snowl_compat.engine_config({}) == payload["engine_config"]
     assert snowl_compat.tool_permissions(None) == payload["tool_permissions"] == []
 
@@ -600,6 +602,11 @@ def test_each_section_by_itself():
     [
         (snowl_compat.critic_traces, [record(0, {"score": None})], "records[0].critic_outputs[0].score"),
         (snowl_compat.handoff_traces, [handoff(messages_passed=None)], "events[0].payload.messages_passed"),
+        (
+            snowl_compat.handoff_traces,
+            {"records": [record(0, {"score": None}, phase_events=[handoff(messages_passed=None)])]},
+            "records[0].phase_events[0].payload.messages_passed",
+        ),
         (snowl_compat.engine_config, {"tool_count": "x"}, "engine_config.tool_count"),
         (snowl_compat.tool_permissions, [{"name": None}], "tool_permissions[0].name"),
         (build_payload, [record(0, {"score": None})], "records[0].critic_outputs[0].score"),

@@ -255,12 +255,14 @@ def _read(source, name, where, report):
     """The key or attribute, or ``_MISSING``; one that raises is an issue."""
     kind = type(source)
     if kind is dict:
-        return source.get(name, _MISSING)
-    if _is_honest(kind, report):
+        ok, value = _attempt(source.get, name, _MISSING)
+    elif _is_honest(kind, report):
         ok, value = _attempt(getattr, source, name, _MISSING)
-        if ok:
-            return value
-    if not _has(source, name):
+    else:
+        ok, value = False, None
+    if ok:
+        return value
+    if kind is not dict and not _has(source, name):
         return _MISSING
     if _is_mapping(source):
         ok, value = _attempt(lambda: source[name])
@@ -338,6 +340,8 @@ def _elements(value, known, where, report, outer=(), first=0):
     if len(outer) > _MAX_DEPTH or any(value is above for above in outer):
         report(where, "expected a list of records, got too many lists in lists")
         return
+    if issubclass(type(value), (set, frozenset)):
+        value = _in_order(value)
     elements = value if plain else _carefully(value, where, report)
     for index, element in enumerate(elements, first):
         place = (where, index)
@@ -349,6 +353,12 @@ def _elements(value, known, where, report, outer=(), first=0):
             yield from _elements(element, known, place, report, (*outer, value))
         else:
             report(place, f"expected a record, got {_shown(element)}; skipped")
+
+
+def _in_order(values):
+    """A set's elements by their JSON text, which no hash seed changes."""
+    ok, ordered = _attempt(lambda: sorted(values, key=dumps))
+    return ordered if ok else values
 
 
 def _carefully(value, where, report):
@@ -1219,10 +1229,7 @@ def _plain_critic_row(output, step_id, copy):
     for name in ("details", "state_patch"):
         value = row[name]
         if value:
-            try:
-                if _strict_size(value) < 0:
-                    return None
-            except RecursionError:  # The walk says what it can do about that.
+            if _strict_size(value) < 0:
                 return None
             if copy:
                 row[name] = _copied(value)
@@ -1232,19 +1239,18 @@ def _plain_critic_row(output, step_id, copy):
 
 
 _RECORD_PAIR = attrgetter("critic_outputs", "step_id")
+_RECORD_ITEMS = itemgetter("critic_outputs", "step_id")
 
 
 def _outputs_of(record, where, report):
     """A record's critic outputs, and its step id if that is a plain integer."""
     kind = type(record)
-    if kind is dict:
-        outputs, step_id = record.get("critic_outputs", _MISSING), record.get("step_id")
-    else:
-        plain = _is_honest(kind, report)
-        ok, pair = _attempt(_RECORD_PAIR, record) if plain else (False, None)
-        if not ok:
-            return _read(record, "critic_outputs", where, report), None
-        outputs, step_id = pair
+    pair_of = _RECORD_ITEMS if kind is dict else _RECORD_PAIR
+    plain = kind is dict or _is_honest(kind, report)
+    ok, pair = _attempt(pair_of, record) if plain else (False, None)
+    if not ok:
+        return _read(record, "critic_outputs", where, report), None
+    outputs, step_id = pair
     return outputs, step_id if type(step_id) is int and -_LONG < step_id < _LONG else None
 
 
@@ -1642,9 +1648,13 @@ def _parse(text, path="", strict=True):
         raise SnowlCompatError(f"expected JSON: {_first_line(error)}", path) from None
 
 
-def _parsed_int(digits):
-    ok, value = _attempt(int, digits)
-    return value if ok else {"$unserializable": "builtins.int"}
+def _parsed_int(text):
+    """An integer of any length, though Python reads only so many digits at once."""
+    digits, value = text.lstrip("-"), 0
+    for start in range(0, len(digits), 600):
+        part = digits[start : start + 600]
+        value = value * 10 ** len(part) + int(part)
+    return -value if text.startswith("-") else value
 
 
 def _folder_run(path):
@@ -1768,8 +1778,9 @@ def _critic_rows(records, scan, report, copy):
         else:
             step_id = None
             for index, output in enumerate(outputs):
-                row = _plain_critic_row(output, plain_id, copy)
-                if row is None:
+                # A key may be hostile, and the stack near its end.
+                ok, row = _attempt(_plain_critic_row, output, plain_id, copy)
+                if not ok or row is None:
                     step_id = step_id or _told_once(record, place, report)
                     row = _critic_row(output, (inner, index), report, index, step_id)
                 yield row
@@ -1923,9 +1934,7 @@ def _built(source, given, extended, report, collect=list):
 
 def _is_payload(run):
     """Whether it is a valid payload, which reproduces itself."""
-    return isinstance(run, dict) and run.keys() >= {*_PAYLOAD_KEYS} and not (
-        validate_payload(run)
-    )
+    return _is_whole(run) and not validate_payload(run)
 
 
 def _payload_again(payload, extended):
@@ -2000,7 +2009,9 @@ _encode = json.JSONEncoder(
 
 
 def _is_whole(payload):
-    return issubclass(type(payload), dict) and dict.keys(payload) >= {*_PAYLOAD_KEYS}
+    if not issubclass(type(payload), dict):
+        return False
+    return _attempt(lambda: dict.keys(payload) >= {*_PAYLOAD_KEYS}) == (True, True)
 
 
 def _strict(value, level=None):
@@ -2017,7 +2028,7 @@ def _strict(value, level=None):
     walk = _Walk(_Report())
     if level < 1:
         walk.left = sys.maxsize // 2
-    return walk.convert(value, None, level)
+    return walk.convert(value, (None, "value"), level)
 
 
 def _row_texts(rows):
@@ -2166,12 +2177,13 @@ def _validate(value, schema, where, report, level):
 def _validate_object(value, schema, where, report, level):
     known = schema.get("properties", {})
     for name in schema.get("required", ()):
-        if name not in value:
+        if not _has(value, name):
             report((where, name), "missing")
     for name, item in value.items():
         if not isinstance(name, str):
             report(where, f"expected text keys, got {_shown(name)}")
             continue
+        name = str.__str__(name)
         _clean_text(name, where, report)
         inner = known.get(name, schema.get("additionalProperties", {}))
         if inner is False:

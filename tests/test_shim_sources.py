@@ -651,3 +651,15 @@ def test_only_this_runs_issues_are_in_its_payload():
     payload = build_payload([None], extended=True, issues=issues)
     assert [issue["path"] for issue in payload["run"]["issues"]] == ["records[0]"]
     assert [issue.path for issue in issues] == ["earlier", "records[0]"]
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_an_endless_integer_in_a_file_is_told(folder, sign):
+    line = b'{"step_id": 0, "critic_outputs": [{"details": {"n": %s%s}}]}\n'
+    path = folder(steps=line % (sign.encode(), b"9" * 5000))
+    issues = []
+    payload = build_payload(path, issues=issues)
+    assert payload["critic_traces"][0]["details"] == {"n": {"$unserializable": "builtins.int"}}
+    assert issues == [
+        ("records[0].critic_outputs[0].details.n", "expected at most 4300 digits, got int")
+    ]

@@ -870,3 +870,77 @@ def test_messages_show_plain_values_and_the_types_of_others(value, shown):
     assert issues == [
         Issue("events[0].payload.messages_passed", f"expected an integer >= 0, got {shown}")
     ]
+
+
+class Hostile(str):
+    """A key that may be found by nobody."""
+
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        raise RuntimeError("not now")
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["critic_outputs", "details", "record", "run", "engine_config", "payload"],
+)
+def test_a_hostile_key_costs_at_most_its_own_value(place):
+    output = {"action": "stop", "reason": "why", "details": {"x": 1}}
+    record = {"step_id": 0, "critic_outputs": [output]}
+    run = {"records": [record], "step_count": 1, "engine_config": {"agent_name": "a"}}
+    if place == "payload":
+        run = snowl_compat.build_payload(run)
+    where = {
+        "critic_outputs": (output, "reason"),
+        "details": (output["details"], "x"),
+        "record": (record, "critic_outputs"),
+        "run": (run, "records"),
+        "engine_config": (run["engine_config"], "agent_name"),
+        "payload": (run, "critic_traces"),
+    }
+    mapping, name = where[place]
+    mapping[Hostile(name)] = mapping.pop(name)
+    issues = []
+    payload = strict(snowl_compat.export_json(run, issues=issues))
+    told = [issue for issue in issues if issue.message == "reading it raised RuntimeError"]
+    assert len(told) == (place != "details")
+    assert snowl_compat.validate_payload(payload) == []
+    strict(snowl_compat.dumps(run))
+
+
+@pytest.mark.parametrize("values", [{NAN}, {NAN, 1, "x"}, {object()}, [{NAN}], {"a": {(NAN,)}}])
+def test_dumps_converts_sets_with_something_wrong(values):
+    strict(snowl_compat.dumps(values))
+
+
+def test_a_set_of_records_has_an_order():
+    import dataclasses
+
+    @dataclasses.dataclass(frozen=True)
+    class Row:
+        step_id: int
+        critic_outputs: tuple = ()
+
+        def __hash__(self):
+            return -self.step_id * 7919
+
+    rows = {Row(n, (frozenset({("action", "stop")}),)) for n in range(5)}
+    events = {Event(n) for n in range(5)}
+    payload = snowl_compat.build_payload(rows, events=events)
+    assert [row["step_id"] for row in payload["handoff_traces"]] == [0, 1, 2, 3, 4]
+    assert payload["step_count"] == 5
+
+
+class Event:
+    phase = "HANDOFF_START"
+
+    def __init__(self, step_id):
+        self.step_id = step_id
+        self.payload = {"from": "a", "to": "b"}
+
+    def __hash__(self):
+        return -self.step_id * 7919
+
+    def to_dict(self):
+        return {"step_id": self.step_id}

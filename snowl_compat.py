@@ -1939,7 +1939,8 @@ def _is_payload(run):
 
 def _payload_again(payload, extended):
     keys = [*_PAYLOAD_KEYS, *(("schema_version", "run") if extended else ())]
-    again = _copied(_strict({key: payload[key] for key in keys if key in payload}))
+    again = {key: payload[key] for key in keys if key in payload}
+    again = _copied(_strict(again, -2))
     if extended and "run" not in again:
         again["schema_version"] = SCHEMA_VERSION
         again["run"] = _run_row({}, _Scan(), again["engine_config"], _Report([]))
@@ -2011,17 +2012,16 @@ _encode = json.JSONEncoder(
 def _is_whole(payload):
     if not issubclass(type(payload), dict):
         return False
-    return _attempt(lambda: dict.keys(payload) >= {*_PAYLOAD_KEYS}) == (True, True)
+    held = (_attempt(dict.__contains__, payload, key) for key in _PAYLOAD_KEYS)
+    return all(found == (True, True) for found in held)
 
 
-def _strict(value, level=None):
+def _strict(value, level):
     """The value itself if it is strict JSON already, else its conversion.
 
     Levels up to 0 are those of a payload and its rows; their fields have limits
     of their own.
     """
-    if level is None:
-        level = -2 if _is_whole(value) else 1
     plain = type(value) is dict or type(value) is list
     if plain and _strict_size(value, _MAX_DEPTH + 1 - level) >= 0:
         return value
@@ -2065,12 +2065,15 @@ def dumps(payload, *, indent=None):
     readable (no ``\\u`` escapes) and always encodes as UTF-8. ``indent`` is the
     number of spaces of each level, None for one line.
     """
-    if indent is not None:
-        value = _strict(payload)
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
-    if type(payload) is dict and _is_whole(payload) and payload.keys() <= _KNOWN_KEYS:
-        return _joined((key, _section_texts(part)) for key, part in payload.items())
-    return _encode(_strict(payload))
+    whole = _is_whole(payload)
+    if indent is None and whole and type(payload) is dict and len(payload) < 8:
+        parts = payload.items()
+        if payload.keys() <= _KNOWN_KEYS:
+            return _joined((key, _section_texts(part)) for key, part in parts)
+    value = _strict(payload, -2 if whole else 1)
+    if indent is None:
+        return _encode(value)
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
 
 
 def export_json(
@@ -2115,7 +2118,7 @@ def load_payload(source):
         payload = dict(payload)
     for issue in validate_payload(payload):
         raise SnowlCompatError(issue.message, issue.path)
-    return payload if is_text else _copied(_strict(payload))
+    return payload if is_text else _copied(_strict(payload, -2))
 
 
 def validate_payload(payload):

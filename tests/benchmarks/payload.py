@@ -71,19 +71,18 @@ def main():
     head = "steps    run           limit us/step  export_json  build+dumps  guide's loop"
     print(head, "\n", "-" * len(head), sep="")
     for steps in args.steps:
-        kinds = {
-            "objects": plain_run(steps),
-            "qitos_min": classes_run(steps),
-            "1 % awkward": plain_run(steps, awkward=True),
-        }
-        for name, run in kinds.items():
-            limit, export, both, guide = in_memory(run, args.rounds)
+        for name, make, awkward in (
+            ("objects", plain_run, False),
+            ("qitos_min", classes_run, False),
+            ("1 % awkward", plain_run, True),
+        ):
+            limit, export, both, guide = in_memory(make(steps, awkward), args.rounds)
             print(
                 f"{steps:<8} {name:<13} {limit / steps * 1e6:>13.1f}"
                 f"  {export:>11.2f}  {both:>11.2f}"
-                f"  {'raises' if guide is None else f'{guide:.2f}':>12}"
+                f"  {'raises' if guide is None else f'{guide:.2f}':>12}",
+                flush=True,
             )
-        del kinds, run
     print("\nsteps    folder export  peak MiB: export  folder  json.dumps  text MiB")
     for steps in args.steps:
         with tempfile.TemporaryDirectory() as folder:
@@ -102,7 +101,8 @@ def main():
             ]
         print(
             f"{steps:<8} {export / alone:>13.2f}  {peaks[0]:>16.1f}  {peaks[1]:>6.1f}"
-            f"  {peaks[2]:>10.1f}  {text:>8.1f}"
+            f"  {peaks[2]:>10.1f}  {text:>8.1f}",
+            flush=True,
         )
 
 

@@ -262,12 +262,12 @@ def _read(source, name, where, report):
         ok, value = False, None
     if ok:
         return value
-    if kind is not dict and not _has(source, name):
-        return _MISSING
     if _is_mapping(source):
-        ok, value = _attempt(lambda: source[name])
-    else:
+        ok, value = _attempt(lambda: source[name] if name in source else _MISSING)
+    elif _has(source, name):
         ok, value = _attempt(getattr, source, name)
+    else:
+        return _MISSING
     if ok:
         return value
     if type(_declared(type(source), name)) is not type(_Report.issues):
@@ -303,10 +303,15 @@ def _is_plain_list(value):
 
 
 def _is_element(element, known, report):
-    """Whether one element of a list may be read as a record."""
+    """Whether one element of a list may be read as a record.
+
+    A verdict that is no mapping needs its action: anything may have a reason.
+    """
     kind = type(element)
     if kind is dict:
         return True
+    if known is _CRITIC_NAMES and not _is_mapping(element):
+        known = known[:1]
     if _is_honest(kind, report):
         ok, value = _attempt(getattr, element, known[0], _MISSING)
         if ok and value is not _MISSING:
@@ -356,8 +361,12 @@ def _elements(value, known, where, report, outer=(), first=0):
 
 
 def _in_order(values):
-    """A set's elements by their JSON text, which no hash seed changes."""
-    ok, ordered = _attempt(lambda: sorted(values, key=dumps))
+    """A set's elements by step id and JSON text, which no hash seed changes."""
+
+    def place(element):
+        return _integer(_meta(element, "step_id")) or 0, dumps(element)
+
+    ok, ordered = _attempt(lambda: sorted(values, key=place))
     return ordered if ok else values
 
 
@@ -690,6 +699,8 @@ class _Walk:
             if not _declares(kind, method):
                 continue
             ok, made = _attempt(lambda: getattr(value, method)())
+            if _type_name(made) == "coroutine":
+                _attempt(made.close)  # Nobody awaits it; that needs no warning.
             if not ok:
                 why = why or f"whose {method}() raised {_type_name(made)}"
             elif method in _PLAIN_FORMS:
@@ -768,6 +779,8 @@ def _nearest(value):
 
 
 def _number_in(text):
+    if len(text) > _MAX_DIGITS:
+        return None
     if not re.fullmatch(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", text):
         return None
     ok, value = _attempt(json.loads, text)
@@ -1441,14 +1454,19 @@ def _spec_row(spec, where, report):
     return _row(_SPEC_FIELDS, spec, where, report, name=name, needs_approval=approval)
 
 
-def _permission_rows(source, where, report):
+def _exported_specs(source, where, report):
+    """What a registry exports, None if that raises; anything else itself."""
     method = next((name for name in _SPEC_EXPORTS if _declares(type(source), name)), None)
-    if method is not None:
-        ok, specs = _attempt(lambda: getattr(source, method)())
-        if not ok:
-            report(where, f"{method}() raised {_type_name(specs)}")
-        source = specs if ok else None
-    elements = _elements(source, _SPEC_NAMES, where, report)
+    if method is None:
+        return source
+    ok, specs = _attempt(lambda: getattr(source, method)())
+    if not ok:
+        report(where, f"{method}() raised {_type_name(specs)}")
+    return specs if ok else None
+
+
+def _permission_rows(specs, where, report):
+    elements = _elements(specs, _SPEC_NAMES, where, report)
     return [_spec_row(spec, place, report) for spec, place in elements]
 
 
@@ -1509,12 +1527,16 @@ class _Lines:
             yield Issue(name, f"cannot be read: {error.strerror or error}")
 
 
-_DECODER = json.JSONDecoder()
+_raw_decode = json.JSONDecoder().raw_decode
 
 
 def _loads_line(line):
     """The value of a line as it should be: UTF-8, one value, LF; else raises."""
-    return _DECODER.decode(line.decode("utf-8"))
+    text = line.decode("utf-8")
+    value, end = _raw_decode(text)
+    if text[end:] not in ("\n", "\r\n", ""):
+        raise ValueError("more than one value")
+    return value
 
 
 def _parsed_line(line, place):
@@ -1911,6 +1933,7 @@ def _built(source, given, extended, report, collect=list):
     tools = registry if permissions is None else permissions
     if tools is None:
         tools = _permission_source(run, engine, init)
+    tools = _exported_specs(tools, (None, "tool_permissions"), report)
     specs = _permission_rows(tools, (None, "tool_permissions"), report)
     config = _config_source(run, engine, init) if config is None else config
     tool_count = None if tools is None else len(specs)
@@ -1962,8 +1985,8 @@ def tool_permissions(source, *, strict=False, issues=None):
 
     Options as in ``build_payload``.
     """
-    report = _Report(issues, strict)
-    return _permission_rows(source, (None, "tool_permissions"), report)
+    report, where = _Report(issues, strict), (None, "tool_permissions")
+    return _permission_rows(_exported_specs(source, where, report), where, report)
 
 
 def critic_traces(records, *, strict=False, issues=None):
@@ -2026,8 +2049,10 @@ def _strict(value, level):
     if plain and _strict_size(value, _MAX_DEPTH + 1 - level) >= 0:
         return value
     walk = _Walk(_Report())
-    if level < 1:
+    if level < 0:
         walk.left = sys.maxsize // 2
+    elif level == 0:
+        walk.left *= 4  # The few fields of a row had their limits already.
     return walk.convert(value, (None, "value"), level)
 
 
@@ -2144,51 +2169,73 @@ _JSON_TYPES = {
 }
 
 
+class _Check(_Walk):
+    """A walk over what must be JSON already: all that it would change is told."""
+
+    __slots__ = ()
+
+    def may_be_scalar(self, value, kind):
+        # The mark of a cut stands where the next level would begin.
+        return kind is dict and value == _TOO_DEEP
+
+    def compound(self, value, kind, where, level):
+        if issubclass(kind, dict):
+            return self.members(value, where, level, value.items)
+        if issubclass(kind, list):
+            return self.array(value, where, level)
+        if issubclass(kind, int):
+            return super().compound(value, kind, where, level)
+        return self.unserializable(value, where)
+
+    def key(self, key, where, level):
+        if not issubclass(type(key), str):
+            self.report(where, f"expected text keys, got {_shown(key)}")
+        return super().key(key, where, level)
+
+
 def _is_type(value, name):
-    if isinstance(value, bool):
+    kind = type(value)
+    if kind is bool:
         return name == "boolean"
-    if name == "integer" and isinstance(value, float):
-        return value.is_integer()
-    return isinstance(value, _JSON_TYPES[name][0])
+    if name == "integer" and issubclass(kind, float):
+        return float.is_integer(value)
+    return issubclass(kind, _JSON_TYPES[name][0])
 
 
 def _validate(value, schema, where, report, level):
     """Interpret the part of JSON Schema that ``PAYLOAD_SCHEMA`` uses."""
-    wanted = schema.get("type", _JSON_TYPES)
-    names = [wanted] if isinstance(wanted, str) else wanted
-    if not any(_is_type(value, name) for name in names):
+    names, kind = schema.get("type", ()), type(value)
+    names = [names] if isinstance(names, str) else names
+    if names and not any(_is_type(value, name) for name in names):
         expected = " or ".join(_JSON_TYPES[name][1] for name in names)
-        expected = "a JSON value" if names is _JSON_TYPES else expected
         report(where, f"expected {expected}, got {_shown(value)}")
-    elif level > _MAX_DEPTH and isinstance(value, (dict, list)) and value != _TOO_DEEP:
-        report(where, f"expected at most {_MAX_DEPTH} levels")
-    elif isinstance(value, dict):
+    elif "properties" in schema and issubclass(kind, dict):
         _validate_object(value, schema, where, report, level)
-    elif isinstance(value, list):
+    elif "items" in schema and issubclass(kind, list):
         for index, item in enumerate(value):
-            _validate(item, schema.get("items", {}), (where, index), report, level + 1)
-    elif isinstance(value, str):
-        _clean_text(value, where, report)
-    elif isinstance(value, float) and not math.isfinite(value):
-        report(where, f"expected a finite number, got {value!r}")
-    elif isinstance(value, int) and _is_long(value):
-        report(where, f"expected at most {_MAX_DIGITS} digits, got int")
+            _validate(item, schema["items"], (where, index), report, level + 1)
     elif "minimum" in schema and value < schema["minimum"]:
         report(where, f"expected at least {schema['minimum']}, got {value!r}")
+    else:
+        # A field has its limit when it is built; here it only keeps what is
+        # shared over and over from never ending.
+        walk = _Check(report)
+        walk.left *= 3
+        walk.convert(value, where, level)
 
 
 def _validate_object(value, schema, where, report, level):
-    known = schema.get("properties", {})
-    for name in schema.get("required", ()):
+    known = schema["properties"]
+    for name in schema["required"]:
         if not _has(value, name):
             report((where, name), "missing")
     for name, item in value.items():
-        if not isinstance(name, str):
+        if not issubclass(type(name), str):
             report(where, f"expected text keys, got {_shown(name)}")
             continue
         name = str.__str__(name)
         _clean_text(name, where, report)
-        inner = known.get(name, schema.get("additionalProperties", {}))
+        inner = known.get(name, schema["additionalProperties"])
         if inner is False:
             report((where, name), "unexpected key")
         else:
@@ -3219,6 +3266,10 @@ def _into_file(path, fill):
         try:
             with open(beside, "wb") as file:
                 result = fill(file)
+                empty = file.tell() == 0
+            if empty:
+                os.unlink(beside)
+                return result
             if os.path.exists(final):
                 os.chmod(beside, os.stat(final).st_mode & 0o7777)
             os.replace(beside, final)

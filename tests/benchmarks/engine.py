@@ -102,7 +102,7 @@ def main():
                     lambda: engine_run(steps, [fine], folder),
                     lambda: bare_loop(steps),
                 ],
-                args.rounds if steps < 50_000 else 3,
+                args.rounds,
             )
         rates = [steps / seconds for seconds in taken]
         print(

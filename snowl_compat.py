@@ -1255,20 +1255,26 @@ _RECORD_PAIR = attrgetter("critic_outputs", "step_id")
 _RECORD_ITEMS = itemgetter("critic_outputs", "step_id")
 
 
-def _outputs_of(record, where, report):
-    """A record's critic outputs, and its step id if that is a plain integer."""
+def _plain_rows(record, report, copy):
+    """Step id and rows of a record that needs no repair at all, else None."""
     kind = type(record)
-    pair_of = _RECORD_ITEMS if kind is dict else _RECORD_PAIR
-    plain = kind is dict or _is_honest(kind, report)
-    ok, pair = _attempt(pair_of, record) if plain else (False, None)
-    if not ok:
-        return _read(record, "critic_outputs", where, report), None
-    outputs, step_id = pair
-    return outputs, step_id if type(step_id) is int and -_LONG < step_id < _LONG else None
-
-
-def _are_dicts(outputs):
-    return type(outputs) is list and all([type(o) is dict for o in outputs])
+    if kind is dict:
+        outputs, step_id = _RECORD_ITEMS(record)
+    elif _is_honest(kind, report):
+        outputs, step_id = _RECORD_PAIR(record)
+    else:
+        return None
+    if type(outputs) is not list or type(step_id) is not int:
+        return None
+    if not -_LONG < step_id < _LONG:
+        return None
+    rows = []
+    for output in outputs:
+        row = _plain_critic_row(output, step_id, copy) if type(output) is dict else None
+        if row is None:
+            return None
+        rows.append(row)
+    return step_id, rows
 
 
 _PHASE_OF = attrgetter("phase")
@@ -1414,6 +1420,11 @@ class _Scan:
                     self.count += outer is None and _has(event, "phase")
                 self.take(event, place, report, rows, outer)
         return self
+
+    def read_inner(self, record, place, report, step_id):
+        """Take in a record's own events, where no others were."""
+        events = _read(record, "phase_events", place, report)
+        self.read(events, (place, "phase_events"), report, outer=step_id)
 
     def take(self, event, place, report, rows, outer):
         phase = _phase(event, place, report)
@@ -1785,31 +1796,40 @@ def _verdict_rows(traces, where, report):
 
 def _critic_rows(records, scan, report, copy):
     """Yield the critic rows of step records, counting these in ``scan``."""
+    where = (None, "records")
+    if not _is_plain_list(records):
+        yield from _careful_rows(records, where, scan, report)
+        return
+    for index, record in enumerate(records):
+        # A key may be hostile, an attribute missing, the stack near its end.
+        ok, plain = _attempt(_plain_rows, record, report, copy)
+        if ok and plain is not None:
+            step_id, rows = plain
+            scan.steps += 1
+            yield from rows
+            if not scan.chosen:
+                scan.read_inner(record, (where, index), report, lambda: step_id)
+        elif type(record) is list or type(record) is tuple:
+            yield from _careful_rows(record, (where, index), scan, report, (records,))
+        else:
+            yield from _careful_rows([record], where, scan, report, first=index)
+
+
+def _careful_rows(records, where, scan, report, outer=(), first=0):
+    """The same for records of any kind, one field after the other."""
     known = (*_RECORD_NAMES, *_CRITIC_NAMES)
-    for record, place in _elements(records, known, (None, "records"), report):
-        outputs, plain_id = _outputs_of(record, place, report)
-        if outputs is _MISSING and not _is_record(record):
+    for record, place in _elements(records, known, where, report, outer, first):
+        if not _is_record(record):
             yield _critic_row(record, place, report, place[1])
             continue
         scan.steps += 1
+        step_id = _told_once(record, place, report)
+        outputs = _read(record, "critic_outputs", place, report)
         inner = (place, "critic_outputs")
-        if plain_id is None or not _are_dicts(outputs):
-            step_id = _told_once(record, place, report)
-            for output, spot in _elements(outputs, _CRITIC_NAMES, inner, report):
-                yield _critic_row(output, spot, report, spot[1], step_id)
-        else:
-            step_id = None
-            for index, output in enumerate(outputs):
-                # A key may be hostile, and the stack near its end.
-                ok, row = _attempt(_plain_critic_row, output, plain_id, copy)
-                if not ok or row is None:
-                    step_id = step_id or _told_once(record, place, report)
-                    row = _critic_row(output, (inner, index), report, index, step_id)
-                yield row
+        for output, spot in _elements(outputs, _CRITIC_NAMES, inner, report):
+            yield _critic_row(output, spot, report, spot[1], step_id)
         if not scan.chosen:
-            events = _read(record, "phase_events", place, report)
-            step_id = step_id or _told_once(record, place, report)
-            scan.read(events, (place, "phase_events"), report, outer=step_id)
+            scan.read_inner(record, place, report, step_id)
 
 
 def _told_once(record, place, report):

@@ -38,9 +38,8 @@ class Checkpoints:
         """Save a finished step and where the run stands after it."""
         held, count = self._messages
         same = held is run.messages
-        rows = {k: v for k, v in vars(record).items() if k != "phase_events"}
         entry = {
-            "record": rows,
+            "record": record.to_row(),
             "events": [event.to_dict() for event in run.events[self._events :]],
             "state": run.state,
             "messages": [m.to_dict() for m in run.messages[count if same else 0 :]],

@@ -43,10 +43,6 @@ class RunState:
     ) -> RunState:
         """Return the state of a finished run; its values are copied."""
         kind = type(result.state)
-        records = []
-        for record in result.records:
-            row = {k: v for k, v in vars(record).items() if k != "phase_events"}
-            records.append(to_json_value(row))
         first = result.records[0] if result.records else None
         return cls(
             agent_name=agent_name or (first.agent_id if first else "") or "",
@@ -54,7 +50,7 @@ class RunState:
             task_text=str(getattr(result.state, "task", "")),
             state_data=to_json_value(result.state),
             state_type=f"{kind.__module__}.{kind.__qualname__}",
-            records=records,
+            records=[to_json_value(record.to_row()) for record in result.records],
             events=[event.to_dict() for event in result.events],
             context_metadata={
                 "run_id": result.run_id,

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..core import _json
 from ..core._json import to_json_value
+from ..core.decision import Decision
 
 __all__ = [
     "ContextConfig",
@@ -140,6 +141,17 @@ class StepRecord:
     def to_dict(self) -> dict[str, Any]:
         """Every field as strict JSON, detached."""
         return to_json_value(self)
+
+    def to_row(self) -> dict[str, Any]:
+        """Every field but the events, which are kept apart, for writing as JSON.
+
+        Decision and actions are dicts already; other values are the record's own.
+        """
+        row = {k: v for k, v in vars(self).items() if k != "phase_events"}
+        if isinstance(self.decision, Decision):
+            row["decision"] = decision = self.decision.to_dict()
+            row["actions"] = decision["actions"]
+        return row
 
 
 @dataclass

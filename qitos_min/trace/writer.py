@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from ..core._json import dumps
-from ..core.decision import Decision
 from ..engine.states import RuntimeEvent, StepRecord, utc_now
 
 __all__ = ["TraceWriter"]
@@ -72,11 +71,7 @@ class TraceWriter:
 
     def write_step(self, run_id: str, record: StepRecord) -> None:
         """Add one finished step, and bring it and its events to disk."""
-        line = {k: v for k, v in vars(record).items() if k != "phase_events"}
-        if isinstance(record.decision, Decision):
-            line["decision"] = decision = record.decision.to_dict()
-            line["actions"] = decision["actions"]
-        line["run_id"] = run_id
+        line = {**record.to_row(), "run_id": run_id}
         self._steps.write(dumps(line).encode("utf-8") + b"\n")
         self._manifest["step_count"] += 1
         self._events.flush()

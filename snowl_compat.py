@@ -50,7 +50,7 @@ from collections import deque, namedtuple
 from collections.abc import Mapping
 from enum import Enum
 from itertools import chain, count, islice
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from types import SimpleNamespace
 
 if sys.version_info < (3, 10):
@@ -1202,18 +1202,9 @@ def _copied(value):
     return copy
 
 
-_PLAIN_KINDS = {
-    _read_text: (str, str),
-    _read_action: (str, str),
-    _read_score: (float, float),
-    _read_object: (dict, type(None)),
-    _read_patch: (str, type(None)),
-}
-"""The two exact types that each reader passes on as they are."""
-
-_PLAIN_CRITIC = tuple(
-    (field.name, field.default, *_PLAIN_KINDS[field.read]) for field in _CRITIC_FIELDS[1:]
-)
+_CRITIC_DEFAULTS = {field.name: field.default for field in _CRITIC_FIELDS[1:]}
+_CRITIC_DEFAULTS["modified_prompt"] = None
+_CRITIC_VALUES = itemgetter(*_CRITIC_DEFAULTS)
 
 
 def _plain_critic_row(output, step_id, copy):
@@ -1221,64 +1212,70 @@ def _plain_critic_row(output, step_id, copy):
 
     Without ``copy`` it shares details and patches with the output.
     """
-    get = output.get
-    row = {"step_id": step_id}
-    for name, default, one, other in _PLAIN_CRITIC:
-        value = row[name] = get(name, default)
-        kind = type(value)
-        if kind is not one and kind is not other:
-            return None
-    score, patch = row["score"], row["instruction_patch"]
+    try:
+        values = _CRITIC_VALUES(output)
+    except KeyError:
+        values = _CRITIC_VALUES({**_CRITIC_DEFAULTS, **output})
+    name, action, reason, score, details, patch, state, prompt = values
     if (
-        score - score != 0.0
-        or row["action"] not in _ACTIONS
-        or get("modified_prompt") is not None
-        or get("step_id") is not None
-        or not (row["critic_name"].isascii() or _encodes(row["critic_name"]))
-        or not (row["reason"].isascii() or _encodes(row["reason"]))
-        or not (patch is None or _encodes(patch))
+        not (type(name) is str and (name.isascii() or _encodes(name)))
+        or not (type(action) is str and action in _ACTIONS)
+        or not (type(reason) is str and (reason.isascii() or _encodes(reason)))
+        or not (type(score) is float and score - score == 0.0)
+        or not (details is None or type(details) is dict and _strict_size(details) >= 0)
+        or not (patch is None or type(patch) is str and _encodes(patch))
+        or not (state is None or type(state) is dict and _strict_size(state) >= 0)
+        or prompt is not None
+        or output.get("step_id") is not None
     ):
         return None
-    for name in ("details", "state_patch"):
-        value = row[name]
-        if value:
-            if _strict_size(value) < 0:
-                return None
-            if copy:
-                row[name] = _copied(value)
-        elif name == "details" or value is not None:
-            row[name] = {}
-    return row
+    if copy:
+        details = details and _copied(details)
+        state = state if state is None else _copied(state)
+    return {  # In the order of the table, which is too slow to go through here.
+        "step_id": step_id,
+        "critic_name": name,
+        "action": action,
+        "reason": reason,
+        "score": score,
+        "details": details or {},
+        "instruction_patch": patch,
+        "state_patch": state,
+    }
 
 
-_RECORD_PAIR = attrgetter("critic_outputs", "step_id")
 _RECORD_ITEMS = itemgetter("critic_outputs", "step_id")
 
 
-def _plain_rows(record, report, copy):
-    """Step id and rows of a record that needs no repair at all, else None."""
-    kind = type(record)
-    if kind is dict:
-        outputs, step_id = _RECORD_ITEMS(record)
-    elif _is_honest(kind, report):
-        outputs, step_id = _RECORD_PAIR(record)
-    else:
-        return None
-    if type(outputs) is not list or type(step_id) is not int:
-        return None
-    if not -_LONG < step_id < _LONG:
-        return None
-    rows = []
-    for output in outputs:
-        row = _plain_critic_row(output, step_id, copy) if type(output) is dict else None
-        if row is None:
-            return None
-        rows.append(row)
-    return step_id, rows
+def _plain_rows(records, report, copy, done):
+    """Append (step id, rows) of each record, up to one that needs a repair."""
+    for record in records:
+        kind = type(record)
+        if kind is dict:
+            outputs, step_id = _RECORD_ITEMS(record)
+        elif _is_honest(kind, report):
+            outputs, step_id = record.critic_outputs, record.step_id
+        else:
+            return
+        if type(outputs) is not list or type(step_id) is not int:
+            return
+        rows = [
+            type(output) is dict and _plain_critic_row(output, step_id, copy)
+            for output in outputs
+        ]
+        if not (-_LONG < step_id < _LONG and all(rows)):
+            return
+        done.append((step_id, rows))
 
 
-_PHASE_OF = attrgetter("phase")
 _NOTABLE = ("INIT", "HANDOFF_START", "END")
+
+
+def _phases(events, kind):
+    """The phases of the events that are of a kind."""
+    if kind is dict:
+        return [event["phase"] for event in events if type(event) is kind]
+    return [event.phase for event in events if type(event) is kind]
 
 
 def _notable(events, report):
@@ -1289,32 +1286,33 @@ def _notable(events, report):
     kind = type(events[0])
     if not (kind is dict or _is_honest(kind, report)):
         return None
-    if not all([type(event) is kind for event in events]):
+    ok, phases = _attempt(_phases, events, kind)
+    if not ok or len(phases) < len(events):
         return None
-    phase_of = itemgetter("phase") if kind is dict else _PHASE_OF
-    ok, phases = _attempt(lambda: list(map(phase_of, events)))
-    if not ok:
-        return None
-    # Members of an Enum are few objects with a slow hash, texts many with a fast one.
-    texts = all([type(phase) is str for phase in phases])
-    keys = phases if texts else list(map(id, phases))
-    named = dict.fromkeys(phases) if texts else dict(zip(keys, phases))
-    notable = {
-        key
-        for key, phase in named.items()
-        if _phase({"phase": key if texts else phase}, None, report) in _NOTABLE
-    }
-    return [i for i, key in enumerate(keys) if key in notable] if notable else []
+    # Texts are hashed fast; members of an Enum are not, but are few objects.
+    if all([type(phase) is str for phase in phases]):
+        keys, named = phases, {phase: phase for phase in set(phases)}
+    else:
+        keys = list(map(id, phases))
+        named = dict(zip(keys, phases))
+    positions = []
+    for key, phase in named.items():
+        if _phase({"phase": phase}, None, report) in _NOTABLE:
+            at = -1
+            for _ in range(keys.count(key)):
+                at = keys.index(key, at + 1)
+                positions.append(at)
+    return sorted(positions)
 
 
-def _chunks(events):
+def _chunks(values, most):
     """Yield (index of the first, elements) of a list or file, piece by piece."""
-    if not _is_plain_list(events):
-        yield 0, events
+    if not _is_plain_list(values):
+        yield 0, values
         return
     # Few lines of a file at a time, for each may be large.
-    most = 8 if type(events) is _Lines else 1000
-    iterator, first = iter(events), 0
+    most = 8 if type(values) is _Lines else most
+    iterator, first = iter(values), 0
     while True:
         chunk = list(islice(iterator, most))
         if not chunk:
@@ -1408,7 +1406,7 @@ class _Scan:
 
     def read(self, events, where, report, *, rows=True, outer=None):
         """Take in some events; ``outer`` gives the step id of their record."""
-        for first, chunk in _chunks(events):
+        for first, chunk in _chunks(events, 1000):
             notable = _notable(chunk, report) if type(chunk) is list else None
             if notable is None:
                 elements = _elements(chunk, _EVENT_NAMES, where, report, first=first)
@@ -1800,19 +1798,25 @@ def _critic_rows(records, scan, report, copy):
     if not _is_plain_list(records):
         yield from _careful_rows(records, where, scan, report)
         return
-    for index, record in enumerate(records):
-        # A key may be hostile, an attribute missing, the stack near its end.
-        ok, plain = _attempt(_plain_rows, record, report, copy)
-        if ok and plain is not None:
-            step_id, rows = plain
-            scan.steps += 1
-            yield from rows
-            if not scan.chosen:
-                scan.read_inner(record, (where, index), report, lambda: step_id)
-        elif type(record) is list or type(record) is tuple:
-            yield from _careful_rows(record, (where, index), scan, report, (records,))
-        else:
-            yield from _careful_rows([record], where, scan, report, first=index)
+    for first, chunk in _chunks(records, 32):
+        while chunk:
+            # A key may be hostile, an attribute missing, the stack near its end.
+            done = []
+            _attempt(_plain_rows, chunk, report, copy, done)
+            for record, (step_id, rows) in zip(chunk, done):
+                scan.steps += 1
+                yield from rows
+                if not scan.chosen:
+                    scan.read_inner(record, (where, first), report, lambda: step_id)
+                first += 1
+            for record in chunk[len(done) : len(done) + 1]:  # What ended it.
+                if type(record) is list or type(record) is tuple:
+                    place, outer = (where, first), (records,)
+                    yield from _careful_rows(record, place, scan, report, outer)
+                else:
+                    yield from _careful_rows([record], where, scan, report, first=first)
+                first += 1
+            chunk = chunk[len(done) + 1 :]
 
 
 def _careful_rows(records, where, scan, report, outer=(), first=0):

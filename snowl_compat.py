@@ -499,10 +499,13 @@ class _Walk:
         self.above.add(id(value))
         try:
             if level < 3 and (kind is dict or kind is list):
-                size = _strict_size(value, _MAX_DEPTH + 1 - level)
-                if 0 <= size <= self.left:
-                    self.left -= size
-                    return _copied(value)
+                left = [self.left]
+                try:
+                    copy = _strict_copy(value, _MAX_DEPTH + 1 - level, left)
+                    self.left = left[0]
+                    return copy
+                except _Awkward:
+                    pass  # Then all of it is walked.
             made = self.compound(value, kind, where, level)
         except RecursionError:
             # The caller left little of the stack: what fits on it is written.
@@ -1149,40 +1152,79 @@ def _row(fields, source, where, report, **known):
 # The plain lane: what needs no repair is passed on without a walk
 # ---------------------------------------------------------------------------
 # Most rows of most runs hold exact built-in types with nothing to change. These
-# functions give for them just what the readers above give, only faster.
+# functions give for them just what the readers above give, only faster. What
+# needs a repair is awkward, which ends the lane.
 
 _LONG = 1 << 2000
 
 
+class _Awkward(Exception):
+    """Something that has to be read with care."""
+
+
 def _strict_size(value, levels=_MAX_DEPTH):
-    """How many values a dict or list holds; -1 if any of it needs a repair."""
+    """How many values a dict or list holds; raises ``_Awkward``."""
     size = len(value)
     if type(value) is dict:
         for key in value:
             if type(key) is not str or not (key.isascii() or _encodes(key)):
-                return -1
+                raise _Awkward
         value = value.values()
     for item in value:
         kind = type(item)
         if kind is str:
             if not (item.isascii() or _encodes(item)):
-                return -1
+                raise _Awkward
         elif kind is int:
             if not -_LONG < item < _LONG:
-                return -1
+                raise _Awkward
         elif kind is float:
             if item - item != 0.0:  # NaN and the infinities.
-                return -1
+                raise _Awkward
+        elif item is None or kind is bool:
+            continue
+        elif (kind is dict or kind is list) and levels > 1 and size < _MAX_VALUES:
+            size += _strict_size(item, levels - 1)
+        else:
+            raise _Awkward
+    if size >= _MAX_VALUES:
+        raise _Awkward
+    return size
+
+
+def _strict_copy(value, levels, left):
+    """The same as a copy of the dict or list, and of those in it.
+
+    ``left`` is a list of how many values there may be, and is counted down.
+    """
+    left[0] -= len(value)
+    if levels < 1 or left[0] < 0:
+        raise _Awkward
+    copy = value.copy()
+    items = enumerate(value)
+    if type(value) is dict:
+        for key in value:
+            if type(key) is not str or not (key.isascii() or _encodes(key)):
+                raise _Awkward
+        items = value.items()
+    for key, item in items:
+        kind = type(item)
+        if kind is str:
+            if not (item.isascii() or _encodes(item)):
+                raise _Awkward
+        elif kind is int:
+            if not -_LONG < item < _LONG:
+                raise _Awkward
+        elif kind is float:
+            if item - item != 0.0:
+                raise _Awkward
         elif item is None or kind is bool:
             continue
         elif kind is dict or kind is list:
-            inner = _strict_size(item, levels - 1) if levels > 1 else -1
-            if inner < 0:
-                return -1
-            size += inner
+            copy[key] = _strict_copy(item, levels - 1, left)
         else:
-            return -1
-    return size if size < _MAX_VALUES else -1
+            raise _Awkward
+    return copy
 
 
 def _encodes(text):
@@ -1193,52 +1235,50 @@ def _encodes(text):
         return False
 
 
-def _copied(value):
-    """A copy of a strict dict or list, and of those in it."""
-    copy = value.copy()
-    for key, item in copy.items() if type(copy) is dict else enumerate(copy):
-        if type(item) is dict or type(item) is list:
-            copy[key] = _copied(item)
-    return copy
-
-
 _CRITIC_DEFAULTS = {field.name: field.default for field in _CRITIC_FIELDS[1:]}
 _CRITIC_DEFAULTS["modified_prompt"] = None
 _CRITIC_VALUES = itemgetter(*_CRITIC_DEFAULTS)
 
 
 def _plain_critic_row(output, step_id, copy):
-    """The row of a critic output that needs no repair, else None.
+    """The row of a critic output; raises if any of it needs a repair.
 
     Without ``copy`` it shares details and patches with the output.
     """
+    if type(output) is not dict:
+        raise _Awkward
     try:
         values = _CRITIC_VALUES(output)
     except KeyError:
         values = _CRITIC_VALUES({**_CRITIC_DEFAULTS, **output})
     name, action, reason, score, details, patch, state, prompt = values
+    details = {} if details is None else details
     if (
         not (type(name) is str and (name.isascii() or _encodes(name)))
         or not (type(action) is str and action in _ACTIONS)
         or not (type(reason) is str and (reason.isascii() or _encodes(reason)))
         or not (type(score) is float and score - score == 0.0)
-        or not (details is None or type(details) is dict and _strict_size(details) >= 0)
+        or type(details) is not dict
         or not (patch is None or type(patch) is str and _encodes(patch))
-        or not (state is None or type(state) is dict and _strict_size(state) >= 0)
+        or not (state is None or type(state) is dict)
         or prompt is not None
         or output.get("step_id") is not None
     ):
-        return None
+        raise _Awkward
     if copy:
-        details = details and _copied(details)
-        state = state if state is None else _copied(state)
+        details = _strict_copy(details, _MAX_DEPTH, [_MAX_VALUES - 1])
+        if state is not None:
+            state = _strict_copy(state, _MAX_DEPTH, [_MAX_VALUES - 1])
+    else:
+        _strict_size(details)
+        _strict_size(state or {})
     return {  # In the order of the table, which is too slow to go through here.
         "step_id": step_id,
         "critic_name": name,
         "action": action,
         "reason": reason,
         "score": score,
-        "details": details or {},
+        "details": details,
         "instruction_patch": patch,
         "state_patch": state,
     }
@@ -1248,7 +1288,7 @@ _RECORD_ITEMS = itemgetter("critic_outputs", "step_id")
 
 
 def _plain_rows(records, report, copy, done):
-    """Append (step id, rows) of each record, up to one that needs a repair."""
+    """Append (step id, rows) of each record; raises at one that needs a repair."""
     for record in records:
         kind = type(record)
         if kind is dict:
@@ -1256,15 +1296,12 @@ def _plain_rows(records, report, copy, done):
         elif _is_honest(kind, report):
             outputs, step_id = record.critic_outputs, record.step_id
         else:
-            return
+            raise _Awkward
         if type(outputs) is not list or type(step_id) is not int:
-            return
-        rows = [
-            type(output) is dict and _plain_critic_row(output, step_id, copy)
-            for output in outputs
-        ]
-        if not (-_LONG < step_id < _LONG and all(rows)):
-            return
+            raise _Awkward
+        if not -_LONG < step_id < _LONG:
+            raise _Awkward
+        rows = [_plain_critic_row(output, step_id, copy) for output in outputs]
         done.append((step_id, rows))
 
 
@@ -1406,7 +1443,7 @@ class _Scan:
 
     def read(self, events, where, report, *, rows=True, outer=None):
         """Take in some events; ``outer`` gives the step id of their record."""
-        for first, chunk in _chunks(events, 1000):
+        for first, chunk in _chunks(events, 4000):
             notable = _notable(chunk, report) if type(chunk) is list else None
             if notable is None:
                 elements = _elements(chunk, _EVENT_NAMES, where, report, first=first)
@@ -1987,7 +2024,7 @@ def _is_payload(run):
 def _payload_again(payload, extended):
     keys = [*_PAYLOAD_KEYS, *(("schema_version", "run") if extended else ())]
     again = {key: payload[key] for key in keys if key in payload}
-    again = _copied(_strict(again, -2))
+    again = _converted(again, -2)
     if extended and "run" not in again:
         again["schema_version"] = SCHEMA_VERSION
         again["run"] = _run_row({}, _Scan(), again["engine_config"], _Report([]))
@@ -2063,21 +2100,26 @@ def _is_whole(payload):
     return all(found == (True, True) for found in held)
 
 
-def _strict(value, level):
-    """The value itself if it is strict JSON already, else its conversion.
+def _converted(value, level):
+    """A value as strict JSON, in new dicts and lists.
 
     Levels up to 0 are those of a payload and its rows; their fields have limits
     of their own.
     """
-    plain = type(value) is dict or type(value) is list
-    if plain and _strict_size(value, _MAX_DEPTH + 1 - level) >= 0:
-        return value
     walk = _Walk(_Report())
     if level < 0:
         walk.left = sys.maxsize // 2
     elif level == 0:
         walk.left *= 4  # The few fields of a row had their limits already.
     return walk.convert(value, (None, "value"), level)
+
+
+def _strict_rows(rows):
+    """Yield rows as strict JSON: themselves, or what they are converted to."""
+    for first in range(0, len(rows), 64):
+        chunk = rows[first : first + 64]
+        ok, _ = _attempt(_strict_size, chunk, _MAX_DEPTH + 2)
+        yield from chunk if ok else (_converted(row, 0) for row in chunk)
 
 
 def _row_texts(rows):
@@ -2094,8 +2136,8 @@ def _row_texts(rows):
 
 def _section_texts(section):
     if type(section) is not list:
-        return [_encode(_strict(section, -1))]
-    return ["[", *_row_texts(_strict(row, 0) for row in section), "]"]
+        return [_encode(_converted(section, -1))]
+    return ["[", *_row_texts(_strict_rows(section)), "]"]
 
 
 def _joined(sections):
@@ -2119,7 +2161,7 @@ def dumps(payload, *, indent=None):
         parts = payload.items()
         if payload.keys() <= _KNOWN_KEYS:
             return _joined((key, _section_texts(part)) for key, part in parts)
-    value = _strict(payload, -2 if whole else 1)
+    value = _converted(payload, -2 if whole else 1)
     if indent is None:
         return _encode(value)
     return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
@@ -2167,7 +2209,7 @@ def load_payload(source):
         payload = dict(payload)
     for issue in validate_payload(payload):
         raise SnowlCompatError(issue.message, issue.path)
-    return payload if is_text else _copied(_strict(payload, -2))
+    return payload if is_text else _converted(payload, -2)
 
 
 def validate_payload(payload):

@@ -34,13 +34,17 @@ def branching():
     return value
 
 
+def repeating():
+    return [[0] * 100_000] * 100_000
+
+
 def payload_with(value):
     payload = build_payload([record(0, {"action": "stop"})])
     payload["critic_traces"][0]["details"] = {"v": value}
     return payload
 
 
-@pytest.mark.parametrize("build", [sharing, branching])
+@pytest.mark.parametrize("build", [sharing, branching, repeating])
 def test_what_is_shared_over_and_over_ends(build):
     payload = payload_with(build())
     assert validate_payload(payload)

@@ -1193,7 +1193,7 @@ def _strict_size(value, levels=_MAX_DEPTH):
 
 
 def _strict_copy(value, levels, left):
-    """The same as a copy of the dict or list, and of those in it.
+    """A copy of a dict or list, and of those in it; raises ``_Awkward``.
 
     ``left`` is a list of how many values there may be, and is counted down.
     """

@@ -1271,7 +1271,8 @@ def _plain_critic_row(output, step_id, copy):
             state = _strict_copy(state, _MAX_DEPTH, [_MAX_VALUES - 1])
     else:
         _strict_size(details)
-        _strict_size(state or {})
+        if state:
+            _strict_size(state)
     return {  # In the order of the table, which is too slow to go through here.
         "step_id": step_id,
         "critic_name": name,
@@ -1289,11 +1290,13 @@ _RECORD_ITEMS = itemgetter("critic_outputs", "step_id")
 
 def _plain_rows(records, report, copy, done):
     """Append (step id, rows) of each record; raises at one that needs a repair."""
+    honest = None
     for record in records:
         kind = type(record)
         if kind is dict:
             outputs, step_id = _RECORD_ITEMS(record)
-        elif _is_honest(kind, report):
+        elif kind is honest or _is_honest(kind, report):
+            honest = kind
             outputs, step_id = record.critic_outputs, record.step_id
         else:
             raise _Awkward

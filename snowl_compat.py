@@ -499,13 +499,13 @@ class _Walk:
         self.above.add(id(value))
         try:
             if level < 3 and (kind is dict or kind is list):
-                left = [self.left]
                 try:
-                    copy = _strict_copy(value, _MAX_DEPTH + 1 - level, left)
-                    self.left = left[0]
-                    return copy
+                    size = _strict_size(value, _MAX_DEPTH + 1 - level)
                 except _Awkward:
-                    pass  # Then all of it is walked.
+                    size = sys.maxsize  # Then all of it is walked.
+                if size <= self.left:
+                    self.left -= size
+                    return _copied(value)
             made = self.compound(value, kind, where, level)
         except RecursionError:
             # The caller left little of the stack: what fits on it is written.
@@ -1192,38 +1192,12 @@ def _strict_size(value, levels=_MAX_DEPTH):
     return size
 
 
-def _strict_copy(value, levels, left):
-    """A copy of a dict or list, and of those in it; raises ``_Awkward``.
-
-    ``left`` is a list of how many values there may be, and is counted down.
-    """
-    left[0] -= len(value)
-    if levels < 1 or left[0] < 0:
-        raise _Awkward
+def _copied(value):
+    """A copy of a strict dict or list, and of those in it."""
     copy = value.copy()
-    items = enumerate(value)
-    if type(value) is dict:
-        for key in value:
-            if type(key) is not str or not (key.isascii() or _encodes(key)):
-                raise _Awkward
-        items = value.items()
-    for key, item in items:
-        kind = type(item)
-        if kind is str:
-            if not (item.isascii() or _encodes(item)):
-                raise _Awkward
-        elif kind is int:
-            if not -_LONG < item < _LONG:
-                raise _Awkward
-        elif kind is float:
-            if item - item != 0.0:
-                raise _Awkward
-        elif item is None or kind is bool:
-            continue
-        elif kind is dict or kind is list:
-            copy[key] = _strict_copy(item, levels - 1, left)
-        else:
-            raise _Awkward
+    for key, item in copy.items() if type(copy) is dict else enumerate(copy):
+        if type(item) is dict or type(item) is list:
+            copy[key] = _copied(item)
     return copy
 
 
@@ -1265,14 +1239,12 @@ def _plain_critic_row(output, step_id, copy):
         or output.get("step_id") is not None
     ):
         raise _Awkward
+    _strict_size(details)
+    if state:
+        _strict_size(state)
     if copy:
-        details = _strict_copy(details, _MAX_DEPTH, [_MAX_VALUES - 1])
-        if state is not None:
-            state = _strict_copy(state, _MAX_DEPTH, [_MAX_VALUES - 1])
-    else:
-        _strict_size(details)
-        if state:
-            _strict_size(state)
+        details = _copied(details)
+        state = state if state is None else _copied(state)
     return {  # In the order of the table, which is too slow to go through here.
         "step_id": step_id,
         "critic_name": name,

@@ -1,35 +1,42 @@
 """A small QitOS runtime: the standard library and ``snowl_compat.py``, nothing else.
 
 Import paths, names and defaults are QitOS's own: rename the package and an
-agent runs here.
+agent runs here. Names are looked up when they are asked for, so that
+``qitos_min.snowl`` and ``qitos_min.view`` come without the runtime.
 """
 
-from .core import (
-    Action,
-    AgentModule,
-    AgentRegistry,
-    AgentSpec,
-    BaseTool,
-    ContextStrategy,
-    Decision,
-    Env,
-    HandoffContext,
-    Observation,
-    QitosRuntimeError,
-    StateAdapter,
-    StateSchema,
-    StopReason,
-    Task,
-    TaskBudget,
-    TaskResult,
-    ToolMeta,
-    ToolPermission,
-    ToolRegistry,
-    ToolResult,
-    function_tool,
-    tool,
-)
-from .engine import Engine, EngineResult, StepSummary
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .core import (
+        Action,
+        AgentModule,
+        AgentRegistry,
+        AgentSpec,
+        BaseTool,
+        ContextStrategy,
+        Decision,
+        Env,
+        HandoffContext,
+        Observation,
+        QitosRuntimeError,
+        StateAdapter,
+        StateSchema,
+        StopReason,
+        Task,
+        TaskBudget,
+        TaskResult,
+        ToolMeta,
+        ToolPermission,
+        ToolRegistry,
+        ToolResult,
+        function_tool,
+        tool,
+    )
+    from .engine import Engine, EngineResult, StepSummary
 
 __all__ = [
     "Action",
@@ -59,3 +66,24 @@ __all__ = [
     "function_tool",
     "tool",
 ]
+
+__version__ = "0.1.0"
+
+_PACKAGES = ("core", "engine", "kit", "models", "snowl", "trace", "view")
+_HOME = {
+    **dict.fromkeys(__all__, "core"),
+    **dict.fromkeys(("Engine", "EngineResult", "StepSummary"), "engine"),
+}
+"""The package of each name."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"{__name__}.{name}")
+    if name in _HOME:
+        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_PACKAGES})

@@ -1,5 +1,6 @@
 """A run to look at: ``python -m qitos_min [--trace DIR]`` prints its payload.
 
+``python -m qitos_min show RUN`` shows a run that was kept, this one or any other.
 A planner reads a weather log, a critic sends a guess back once, and a writer
 takes over to publish the report, which needs approval. No model, no network.
 """
@@ -27,6 +28,7 @@ from .core import (
     function_tool,
 )
 from .engine import CriticResult, Engine, RuntimeBudget, critic
+from .view import show
 
 __all__ = ["build_engine", "main"]
 
@@ -160,7 +162,7 @@ def build_engine(*, llm: Any = None, trace_writer: Any = None) -> Engine:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the example and print its payload; return the exit code."""
+    """Run the example and print its payload, or show a run; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m qitos_min", description=__doc__)
     parser.add_argument("--trace", metavar="DIR", help="also write the run to a new folder")
     parser.add_argument(
@@ -172,7 +174,14 @@ def main(argv: list[str] | None = None) -> int:
         default="https://api.openai.com/v1",
         help="where the model is served (default: %(default)s)",
     )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    shown = commands.add_parser("show", help="a run at a glance, for people")
+    shown.add_argument(
+        "run", metavar="RUN", help="a trace folder, a JSON file, or - for standard input"
+    )
     args = parser.parse_args(argv)
+    if args.command == "show":
+        return show(args.run)
     llm = writer = None
     if args.model is not None:
         key = os.environ.get("OPENAI_API_KEY")

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from snowl_compat import QitOSAdapter, SnowlCompatError
+from qitos_min.snowl import QitOSAdapter
+from snowl_compat import SnowlCompatError
 
 
 @dataclass

@@ -108,7 +108,9 @@ def test_all_is_sorted_and_true(path):
 def test_only_the_standard_library(path):
     # annotationlib belongs to the standard library from 3.14 on.
     allowed = sys.stdlib_module_names | {"qitos_min", "annotationlib"}
-    if module_name(path) in ("qitos_min.core._json", "qitos_min.__main__"):
+    # These do without the runtime, which ``core/_json.py`` would load.
+    alone = module_name(path).startswith(("qitos_min.snowl", "qitos_min.view"))
+    if alone or module_name(path) in ("qitos_min.core._json", "qitos_min.__main__"):
         allowed |= {"snowl_compat"}
     if path == SHIM:
         allowed -= {"qitos_min"}
@@ -173,6 +175,54 @@ def test_importing_does_nothing_but_define():
         [sys.executable, "-S", "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+LAZY = """
+import json, sys
+__import__(sys.argv[1])
+own = {name for name in sys.modules if name.partition(".")[0] == "qitos_min"}
+heavy = {"http.client", "urllib.request", "tempfile", "argparse"} & set(sys.modules)
+print(*sorted({".".join(name.split(".")[:2]) for name in own} | heavy))
+"""
+
+
+@pytest.mark.parametrize("package", ["qitos_min.snowl", "qitos_min.view", "qitos_min"])
+def test_who_brings_agents_or_runs_of_their_own_does_not_load_the_runtime(package):
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", LAZY, package],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )
+    assert (done.stdout.split(), done.stderr) == (sorted({"qitos_min", package}), "")
+
+
+USES = [
+    ("import qitos_min", "qitos_min.Engine is qitos_min.engine.engine.Engine"),
+    ("import qitos_min", "qitos_min.core.action.Action is qitos_min.Action"),
+    ("import qitos_min", "set(qitos_min.__all__) | {'core', 'engine'} <= set(dir(qitos_min))"),
+    ("import qitos_min", "not hasattr(qitos_min, 'Nothing')"),
+    ("from qitos_min import *", "Engine and Task and tool"),
+    ("from qitos_min import engine, Engine", "engine.Engine is Engine"),
+    ("import qitos_min, pickle", "pickle.loads(pickle.dumps(qitos_min.Task)) is qitos_min.Task"),
+    ("import qitos_min, snowl_compat", "qitos_min.__version__ == snowl_compat.__version__"),
+]
+
+
+@pytest.mark.parametrize("imported, held", USES)
+def test_names_are_there_when_they_are_asked_for(imported, held):
+    code = f"{imported}\nassert {held}"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_type_checkers_see_the_names():
+    (block,) = (n for n in tree_of(ROOT / "qitos_min" / "__init__.py").body if isinstance(n, ast.If))
+    seen = {
+        alias.name: node.module
+        for node in block.body for alias in node.names
+    }
+    import qitos_min
+
+    assert seen == qitos_min._HOME
 
 
 def test_every_public_name_says_what_it_is():

@@ -21,7 +21,17 @@ from snowl_doubles import (
 )
 
 import snowl_compat
-from snowl_compat import QitOSAdapter, SnowlCompatError, build_payload
+from qitos_min import (
+    Action,
+    AgentModule,
+    AgentRegistry,
+    AgentSpec,
+    Decision,
+    StateSchema,
+    ToolRegistry,
+)
+from qitos_min.snowl import InstalledAgent, QitOSAdapter
+from snowl_compat import SnowlCompatError, build_payload
 
 # What a run puts on the state
 
@@ -37,11 +47,13 @@ def test_a_successful_run_fills_the_whole_state():
         "output": {
             "message": {"role": "assistant", "content": "42"},
             "usage": {"input_tokens": 5, "output_tokens": 2, "total_tokens": 9},
+            "artifacts": [],
             "trace_events": [
                 {
                     "event": "qitos.snowl_payload",
                     "schema_version": snowl_compat.SCHEMA_VERSION,
                     "payload": build_payload(run, engine=agent.engine),
+                    "issues": [],
                 },
                 {
                     "event": "qitos.step",
@@ -151,30 +163,82 @@ def test_other_stop_reasons_are_told_as_an_error(reason):
     message, state = fail(wrap(Agent(result(None, reason, records=[STEP]))))
     assert message == f"the run ended with stop reason {reason!r}"
     assert strict(state)["stop_reason"] == "error"
-    assert len(state.actions) == 2 and len(state.output["trace_events"]) == 2
+    assert len(state.actions) == 2 and len(state.output["trace_events"]) == 3
 
 
+KEY_ERROR = {
+    "category": "system_error",
+    "phase": "DECIDE",
+    "step_id": 0,
+    "type": "KeyError",
+    "message": "'zzz'",
+    "traceback": "Traceback ...",
+}
+# What QitOS 0.3.0 records of the same: neither a type nor a traceback.
+EVENTS = [
+    {"phase": "DECIDE", "ok": True, "step_id": 3},
+    {"phase": "DECIDE_ERROR", "ok": False, "error": "first", "step_id": 3},
+    {"phase": "RECOVER", "ok": False, "error": "bad \ud800 text", "step_id": 3},
+    {"phase": "END", "ok": False, "error": None, "step_id": 3},
+]
+LITTLE = {"phase": "DECIDE", "step_id": 3, "message": "bad \ufffd text"}
 FAILURES = [
-    ({"failure": {"message": "model said no", "type": "ModelError"}}, "model said no"),
-    ({"failure": {"message": "", "type": "KeyError"}}, "KeyError"),
-    (
-        {
-            "events": [
-                {"phase": "DECIDE_ERROR", "ok": False, "error": "first"},
-                {"phase": "RECOVER", "ok": False, "error": "decide bad"},
-                {"phase": "END", "ok": False, "error": None},
-            ]
-        },
-        "decide bad",
-    ),
-    ({"failure": {"message": "bad \ud800 text"}}, "bad \ufffd text"),
+    ({"failure": KEY_ERROR}, "KeyError: 'zzz' (DECIDE, step 0)", KEY_ERROR),
+    ({"failure": SimpleNamespace(**KEY_ERROR)}, "KeyError: 'zzz' (DECIDE, step 0)", KEY_ERROR),
+    ({"failure": {"type": "E", "message": ""}}, "E", {"type": "E"}),
+    ({"failure": {"type": "E", "message": "E", "step_id": 1}}, "E (step 1)",
+     {"type": "E", "message": "E", "step_id": 1}),
+    ({"failure": {"message": "m", "phase": "ACT"}}, "m (ACT)", {"message": "m", "phase": "ACT"}),
+    ({"events": EVENTS}, "bad \ufffd text (DECIDE, step 3)", LITTLE),
+    ({}, "the run ended with stop reason 'unrecoverable_error'",
+     {"message": "the run ended with stop reason 'unrecoverable_error'"}),
 ]
 
 
-@pytest.mark.parametrize("more, expected", FAILURES)
-def test_a_failed_run_raises_its_own_message(more, expected):
-    message, _ = fail(wrap(Agent(result(None, "unrecoverable_error", **more))))
-    assert message == expected
+@pytest.mark.parametrize("more, message, told", FAILURES)
+def test_a_failed_run_says_what_where_and_when(more, message, told):
+    said, state = fail(wrap(Agent(result(None, "unrecoverable_error", **more))))
+    assert said == message
+    unknown = dict.fromkeys(["category", "type", "message", "phase", "step_id", "traceback"])
+    event = strict(state)["output"]["trace_events"][-1]
+    assert event == {"event": "qitos.failure", **unknown, **told}
+
+
+@pytest.mark.parametrize("error", [KeyError("first"), ValueError("bad \ud800 text"), RuntimeError()])
+def test_an_exception_that_a_hook_was_shown_completes_its_failure_only(error):
+    agent, run = Agent(), result(None, "unrecoverable_error", events=EVENTS)
+
+    def start(task):
+        for hook in agent.engine.hooks:
+            hook.on_recover(SimpleNamespace(error=error), agent.engine)
+        return run
+
+    agent.engine.run = start
+    message, state = fail(wrap(agent))
+    event = state.output["trace_events"][-1]
+    if isinstance(error, ValueError):
+        assert message == "ValueError: bad \ufffd text (DECIDE, step 3)"
+        assert event["type"] == "ValueError" and event["traceback"] == "ValueError: bad \ufffd text"
+    else:  # The run had got over that one.
+        assert message == "bad \ufffd text (DECIDE, step 3)" and event["type"] is None
+
+
+def test_a_failure_of_qitos_min_can_be_found():
+    class Broken(AgentModule):
+        def init_state(self, task, **kwargs):
+            return StateSchema(task=task, **kwargs)
+
+        def decide(self, state, observation):
+            return {}["zzz"]
+
+        def reduce(self, state, observation, decision):
+            return state
+
+    message, state = fail(wrap(Broken))
+    assert message == "KeyError: 'zzz' (DECIDE, step 0)"
+    failure = strict(state)["output"]["trace_events"][-1]
+    assert 'return {}["zzz"]' in failure["traceback"]
+    assert (failure["category"], failure["step_id"]) == ("system_error", 0)
 
 
 def test_no_stop_reason_with_an_answer_is_completed_and_without_one_an_error():
@@ -186,12 +250,12 @@ def test_no_stop_reason_with_an_answer_is_completed_and_without_one_an_error():
 @pytest.mark.parametrize(
     "error, expected",
     [
-        (ValueError("boom"), "boom"),
+        (ValueError("boom"), "ValueError: boom"),
         (RuntimeError(), "RuntimeError"),
-        (ValueError("a\ud800b"), "a\ufffdb"),
+        (ValueError("a\ud800b"), "ValueError: a\ufffdb"),
         (SystemExit(3), "SystemExit: 3"),
         (asyncio.CancelledError(), "CancelledError"),
-        (StopIteration("over"), "over"),
+        (StopIteration("over"), "StopIteration: over"),
     ],
 )
 def test_what_a_run_raises_costs_its_trial_only(error, expected):
@@ -199,14 +263,18 @@ def test_what_a_run_raises_costs_its_trial_only(error, expected):
     # would each abort Snowl's whole evaluation.
     message, state = fail(wrap(Agent(error)))
     assert message == expected
-    assert strict(state)["stop_reason"] == "error"
+    told = strict(state)
+    assert told["stop_reason"] == "error"
+    failure = told["output"]["trace_events"][-1]
+    assert (failure["event"], failure["type"]) == ("qitos.failure", type(error).__name__)
+    assert "raise outcome" in failure["traceback"]
 
 
 def test_what_an_engine_holds_after_it_raised_is_told():
     agent = Agent(ValueError("boom"))
     agent.engine.records = [STEP]
     message, state = fail(wrap(agent))
-    assert (message, len(state.actions)) == ("boom", 2)
+    assert (message, len(state.actions)) == ("ValueError: boom", 2)
     agent = Agent(ValueError("boom"))
     agent.engine.last_result = result("half", records=[STEP, STEP])
     assert len(fail(wrap(agent))[1].actions) == 4
@@ -242,7 +310,7 @@ USAGES = [
     ({}, {}, (0, 0, 0)),
     ({"total_tokens": 7}, {}, (0, 0, 7)),
     ({"total_tokens": 0}, {"token_usage": 5}, (0, 0, 5)),
-    ({}, {"prompt_tokens_total": "3", "completion_tokens_total": 4.0}, (3, 4, 7)),
+    ({}, {"prompt_tokens_total": 3, "completion_tokens_total": 4.0}, (3, 4, 7)),
     ({"total_tokens": math.nan}, {"prompt_tokens_total": object()}, (0, 0, 0)),
     ({"total_tokens": -5}, {"prompt_tokens_total": True}, (0, 0, 0)),
 ]
@@ -350,7 +418,7 @@ def test_a_factory_is_asked_for_each_trial_and_its_error_is_the_trials():
         "2",
     ]
     assert len(made) == 3
-    assert fail(wrap(lambda: 1 / 0))[0] == "division by zero"
+    assert fail(wrap(lambda: 1 / 0))[0] == "ZeroDivisionError: division by zero"
     assert fail(wrap(lambda: 3))[0] == "expected an agent, the factory gave 3"
 
 
@@ -423,15 +491,10 @@ def test_a_result_with_a_cancel_method_is_not_a_cancelled_one():
 
 
 CONFIGS = [
-    ({"steps": 1}, "unknown config 'steps', expected one of agent_id, engine_kwargs, "),
-    (
-        {"hooks": {}},
-        "unknown config 'hooks', expected one of agent_id, engine_kwargs, ",
-    ),
     ({"max_steps": 0}, "max_steps: expected an int >= 1, got 0"),
     ({"max_steps": True}, "max_steps: expected an int >= 1, got True"),
     ({"engine_kwargs": [1]}, "engine_kwargs: expected a mapping, got list"),
-    ({"state_kwargs": None}, "state_kwargs: expected a mapping, got None"),
+    ({"state_kwargs": "x"}, "state_kwargs: expected a mapping, got 'x'"),
     ({"event_name": " "}, "event_name: expected a name, got ' '"),
     (
         {"max_steps": 2, "engine_kwargs": {"budget": 1}},
@@ -444,7 +507,13 @@ CONFIGS = [
 def test_bad_config_is_an_error_that_names_it(config, expected):
     with pytest.raises(SnowlCompatError) as caught:
         wrap(Agent, **config)
-    assert str(caught.value).startswith(expected)
+    assert str(caught.value) == expected
+
+
+@pytest.mark.parametrize("make, name", [(wrap, "steps"), (wrap, "hooks"), (InstalledAgent, "steps")])
+def test_an_unknown_setting_is_an_error_that_names_it(make, name):
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+        make(Agent, **{name: 1})
 
 
 def test_neither_agent_nor_factory_is_an_error():
@@ -587,13 +656,149 @@ def test_a_tool_whose_name_is_taken_is_an_error_naming_it():
     agent = Agent(result(), tool_registry=Registry("lookup"))
     message, _ = fail(wrap(agent), tools=[snowl_tool()])
     assert message == (
-        "Snowl's tool 'lookup' cannot stand beside the agent's own: name lookup is taken"
+        "Snowl's tool 'lookup' cannot stand beside those of the agent:"
+        " ValueError: name lookup is taken"
     )
 
 
 def test_tools_for_an_agent_without_a_registry_are_an_error():
     message, _ = fail(wrap(Agent(result())), tools=[snowl_tool()])
     assert message == "Agent has no tool registry for Snowl's tool 'lookup'"
+
+
+# Every agent of a team
+
+
+class Member(AgentModule):
+    """Hands over to the next of its ``then``, and the last one calls Snowl's tool."""
+
+    def __init__(self, name, then=None, tools=None):
+        super().__init__(tool_registry=tools)
+        self.name, self.then = name, then
+
+    def init_state(self, task):
+        return StateSchema(task=task)
+
+    def decide(self, state, observation):
+        if self.then is not None:
+            return Decision.handoff(self.then)
+        results = observation["action_results"]
+        if not results:
+            return Decision.act(Action("lookup", {"key": "a"}))
+        return Decision.final(results[0])
+
+    def reduce(self, state, observation, decision):
+        return state
+
+
+def handed(kind):
+    """(an entry agent, the settings of its run, every registry of the caller's)."""
+    shared = ToolRegistry()
+    own = {"override": ToolRegistry(), "none": None}.get(kind, shared)
+    entry = Member("planner", "writer", shared)
+    writer = Member("writer", None, None if kind == "override" else own)
+    team = AgentRegistry()
+    team.register(AgentSpec("planner", "plans", entry))
+    spec = AgentSpec("writer", "writes", writer)
+    spec.tools_override = own if kind == "override" else None
+    team.register(spec)
+    return entry, team, [registry for registry in (shared, own) if registry is not None]
+
+
+@pytest.mark.parametrize("kind", ["shared", "override", "none"])
+@pytest.mark.parametrize("place", ["settings", "build_engine"])
+def test_snowls_tools_reach_every_agent_of_a_team_for_the_trial_only(kind, place):
+    entry, team, registries = handed(kind)
+    settings = {"agent_registry": team}
+    if place == "build_engine":
+        build, settings = entry.build_engine, {}
+        entry.build_engine = lambda **more: build(agent_registry=team, **more)
+    agent = wrap(entry, engine_kwargs=settings)
+    before = [(spec, dict(vars(spec))) for spec in team]
+    for _ in range(2):
+        state = play(agent, tools=[snowl_tool()])
+        assert state.output["message"]["content"] == "v:a"
+    assert [len(registry) for registry in registries] == [0] * len(registries)
+    assert [(spec, vars(spec)) for spec in team] == before
+
+
+def test_a_name_that_an_agent_of_a_team_has_is_an_error_naming_both():
+    def lookup(key: str) -> str:
+        """Look something up."""
+        return key
+
+    entry, team, _ = handed("override")
+    team.get("writer").tools_override.register(lookup)
+    message, _ = fail(wrap(entry, engine_kwargs={"agent_registry": team}), tools=[snowl_tool()])
+    assert message.startswith(
+        "Snowl's tool 'lookup' cannot stand beside those of agent 'writer': ValueError: "
+    )
+
+
+# What is told of repairs, bodies and settings
+
+BAD_STEP = {"step_id": 1, "critic_outputs": [{"critic_name": "C", "score": "bad"}]}
+ISSUE = {
+    "path": "records[0].critic_outputs[0].score",
+    "message": "expected a finite number, got 'bad'",
+}
+
+
+def test_repairs_are_told_beside_the_payload():
+    state = play(wrap(Agent(result(records=[BAD_STEP]))))
+    assert strict(state)["output"]["trace_events"][0]["issues"] == [ISSUE]
+    assert state.stop_reason == "completed"
+
+
+def test_strict_fails_the_trial_at_the_first_repair():
+    message, state = fail(wrap(Agent(result("42", records=[BAD_STEP])), strict=True))
+    assert message == "{path}: {message}".format_map(ISSUE)
+    told = strict(state)
+    assert told["stop_reason"] == "error" and told["output"]["message"]["content"] == "42"
+    assert told["output"]["trace_events"][-1]["message"] == message
+    assert play(wrap(Agent(result(records=[STEP])), strict=True)).stop_reason == "completed"
+
+
+REF = {"artifact_id": "output-1", "resolver_key": "files", "media_type": "text/plain"}
+ARTIFACT = {"name": "output-1", "uri": "files:output-1", "media_type": "text/plain"}
+HOLDERS = [
+    {"tool_invocations": [{"tool_name": "t", "artifact_refs": [REF]}]},
+    {"action_results": [{"artifact_refs": (REF, REF)}]},
+    {"action_results": [SimpleNamespace(status="success", artifact_refs=[SimpleNamespace(**REF)])]},
+]
+
+
+@pytest.mark.parametrize("step", HOLDERS)
+def test_references_to_artifacts_become_snowls_artifacts(step):
+    assert play(wrap(Agent(result(records=[step])))).output["artifacts"] == [ARTIFACT]
+
+
+def test_what_is_no_whole_reference_is_left_out():
+    refs = [{"artifact_id": "x"}, {"resolver_key": "y"}, None, 3, "x", {**REF, "media_type": None}]
+    step = {"action_results": [{"artifact_refs": refs}]}
+    artifacts = play(wrap(Agent(result(records=[step])))).output["artifacts"]
+    assert artifacts == [{**ARTIFACT, "media_type": None}]
+
+
+def test_a_failed_result_object_keeps_its_output():
+    failed = SimpleNamespace(name="b", status="error", output="printed", error="bad")
+    state = play(wrap(Agent(result(records=[{"action_results": [failed]}]))))
+    assert state.observations[0].payload["result"] == {"error": "bad", "output": "printed"}
+
+
+@pytest.mark.parametrize(
+    "agent, steps", [(PlainAgent("x"), 7), (Agent(result()), 7), (Agent(result()), None)]
+)
+def test_what_wrap_knows_fills_what_the_engine_does_not_say(agent, steps):
+    state = play(wrap(agent, agent_id="in-snowl", max_steps=steps))
+    config = state.output["trace_events"][0]["payload"]["engine_config"]
+    assert config["budget_max_steps"] == steps
+    assert config["agent_name"] == ("scripted" if isinstance(agent, Agent) else "")
+
+
+def test_max_steps_is_told_to_states_that_take_it():
+    state = play(wrap(Member("alone"), max_steps=3), tools=[snowl_tool()])
+    assert state.output["message"]["content"] == "v:a"
 
 
 def test_the_adapter_says_which_framework_it_is_for():

@@ -129,7 +129,7 @@ agent = Unwrapped()
 WRAPPED = """
 from qitos_min import AgentModule, Decision, StateSchema
 
-from snowl_compat import QitOSAdapter
+from qitos_min.snowl import QitOSAdapter
 
 
 class Wrapped(AgentModule):

@@ -8,7 +8,7 @@ import time
 import pytest
 
 import snowl_compat
-from snowl_compat import InstalledAgent, QitOSAdapter
+from qitos_min.snowl import InstalledAgent, QitOSAdapter
 
 FRAMEWORKS = pytest.mark.parametrize("framework", ["qitos_min", "qitos"])
 

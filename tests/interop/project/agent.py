@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from qitos_min import Action, AgentModule, Decision, StateSchema, ToolRegistry
 
-from snowl_compat import QitOSAdapter
+from qitos_min.snowl import QitOSAdapter
 
 
 def awkward():

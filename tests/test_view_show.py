@@ -1,12 +1,19 @@
-"""The page of ``show``: readable, ASCII apart from the data, 80 columns."""
+"""The page of a run in a terminal: readable, ASCII apart from the data, 80 columns."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from unicodedata import combining, east_asian_width
 
 import pytest
 
 import snowl_compat
+from qitos_min.__main__ import main
 from snowl_compat import build_payload
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def columns(text):
@@ -23,7 +30,7 @@ def page(tmp_path, capsysbinary):
         path = tmp_path / "payload.json"
         payload = build_payload(source, extended=True, **options)
         path.write_text(json.dumps(payload), encoding="utf-8")
-        assert snowl_compat.main(["show", str(path)]) == 0
+        assert main(["show", str(path)]) == 0
         text, error = capsysbinary.readouterr()
         assert error == b""
         lines = text.decode("utf-8").splitlines()
@@ -45,25 +52,9 @@ def critic(step_id, **fields):
 
 
 def test_an_empty_run_is_a_short_page(page):
-    assert page([]) == [
-        "Run",
-        "  steps           0",
-        "",
-        "Configuration",
-        "  none",
-        "",
-        "Tools",
-        "  none",
-        "",
-        "Critics",
-        "  none",
-        "",
-        "Handoffs",
-        "  none",
-        "",
-        "Issues",
-        "  none",
-    ]
+    titles = ("Configuration", "Tools", "Critics", "Handoffs", "Issues")
+    empty = [line for title in titles for line in ("", title, "  none")]
+    assert page([]) == ["Run", "  steps           0", *empty]
 
 
 def test_a_whole_run(page):
@@ -149,7 +140,7 @@ def test_long_text_goes_on_in_the_next_line(page, text):
 
 
 def test_very_long_text_is_cut(page):
-    lines = part(page({"records": [], "final_result": "x" * 10_000_000}), "Run")
+    lines = part(page({"records": [], "final_result": "x" * 1_000_000}), "Run")
     assert len(lines) == 6 and lines[-1].endswith("x...")
 
 
@@ -201,5 +192,68 @@ def test_long_tables_say_how_much_is_left(page):
 def test_a_payload_without_a_run_has_a_page(tmp_path, capsys):
     path = tmp_path / "payload.json"
     path.write_text(snowl_compat.export_json([critic(0)]), encoding="utf-8")
-    assert snowl_compat.main(["show", str(path)]) == 0
+    assert main(["show", str(path)]) == 0
     assert "  complete" not in capsys.readouterr().out
+
+
+# The command
+
+
+def command(*args, **options):
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-m", "qitos_min", *map(str, args)],
+        cwd=ROOT, capture_output="stdout" not in options, **options,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture
+def kept(tmp_path):
+    folder = tmp_path / "运行"
+    folder.mkdir()
+    (folder / "steps.jsonl").write_text(json.dumps(critic(0, reason="好")), encoding="utf-8")
+    return folder
+
+
+LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+
+
+def test_a_folder_is_shown_as_utf8_whatever_the_locale(kept):
+    code, out, error = command("show", kept, env={**os.environ, **LOCALE})
+    assert (code, error) == (0, b"")
+    assert "  style   continue   1.00  好" in out.decode("utf-8")
+
+
+def test_a_run_on_standard_input_is_shown():
+    code, out, error = command("show", "-", input=json.dumps([critic(7)]).encode())
+    assert (code, error) == (0, b"") and b"     7  style" in out
+
+
+BAD = [
+    (["show"], b"", 2, "usage: "),
+    (["show", "a", "b"], b"", 2, "usage: "),
+    (["show", "没有"], b"", 1, f"没有: cannot be read: {os.strerror(2)}\n"),
+    (["show", "-"], b"{", 1, "standard input: expected JSON"),
+]
+
+
+@pytest.mark.parametrize("args, given, code, told", BAD)
+def test_what_cannot_be_shown_is_one_line_and_an_exit_code(args, given, code, told):
+    done, out, error = command(*args, input=given, env={**os.environ, **LOCALE, "PYTHONIOENCODING": "utf-8"})
+    error = error.decode("utf-8").replace("\r\n", "\n")
+    assert (done, out) == (code, b"") and error.startswith(told)
+    assert code == 2 or error.count("\n") == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX pipes")
+def test_a_closed_pipe_is_quiet(kept):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = command("show", kept, stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert (done[0], done[2]) == (0, b"")
+
+
+def test_without_a_command_the_example_runs(capsysbinary):
+    assert main([]) == 0
+    assert snowl_compat.load_payload(capsysbinary.readouterr().out)["step_count"] == 6

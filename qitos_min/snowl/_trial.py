@@ -1,0 +1,219 @@
+"""One trial: a run of an agent in a thread of its own, and how it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import copy
+import inspect
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+from snowl_compat import SnowlCompatError
+
+from ._peek import attempt, peek
+from ._reading import EVENT_NAME, Failure, Told, step_event, tell
+from ._tools import SnowlTool, awaited, framework_part, team_with_tools, with_tools
+
+__all__ = ["Config", "Trial", "in_thread", "is_agent", "kind_of"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """How the runs of an agent are made; raises ``SnowlCompatError`` for bad values."""
+
+    max_steps: int | None = None
+    engine_kwargs: Mapping[str, Any] | None = None
+    state_kwargs: Mapping[str, Any] | None = None
+    event_name: str = EVENT_NAME
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        steps = self.max_steps
+        if steps is not None and (type(steps) is not int or steps < 1):
+            raise SnowlCompatError(f"expected an int >= 1, got {kind_of(steps)}", "max_steps")
+        for name in ("engine_kwargs", "state_kwargs"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, Mapping):
+                raise SnowlCompatError(f"expected a mapping, got {kind_of(value)}", name)
+        if not isinstance(self.event_name, str) or not self.event_name.strip():
+            text = f"expected a name, got {kind_of(self.event_name)}"
+            raise SnowlCompatError(text, "event_name")
+        if steps is not None and "budget" in (self.engine_kwargs or ()):
+            raise SnowlCompatError("expected no budget beside max_steps", "engine_kwargs")
+
+
+def kind_of(value: Any) -> str:
+    """Return a value as messages show it: a plain one itself, else its type's name."""
+    plain = value is None or isinstance(value, (bool, int, float, str))
+    return repr(value)[:80] if plain else type(value).__name__
+
+
+def is_agent(value: Any) -> bool:
+    """Whether an object is an agent, and no factory of agents."""
+    return not isinstance(value, type) and peek(value, "build_engine", "run") is not None
+
+
+class Trial:
+    """What to run, and what is known of the run while it goes on.
+
+    It is a hook of its engine: ``emit`` is called with an event for each finished step.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        config: Config,
+        *,
+        tools: Sequence[SnowlTool] = (),
+        emit: Callable[[dict[str, Any]], Any] | None = None,
+    ) -> None:
+        self.task = task
+        self.config = config
+        self.tools = tools
+        self.emit = emit
+        self.engine: Any = None
+        self.cancelled = False
+        self._steps = 0
+        self._seen: BaseException | None = None
+
+    def stop(self) -> None:
+        """Tell the engine to stop; from here on the trial says nothing more."""
+        self.cancelled = True
+        with suppress(Exception):
+            if peek(self.engine, "cancel") is not None:
+                self.engine.cancel("immediate")
+            elif peek(self.engine, "budget") is not None:
+                # QitOS 0.3.0 cannot be cancelled, but it looks at its budget.
+                budget = copy.copy(self.engine.budget)
+                budget.max_steps = 0
+                self.engine.budget = budget
+
+    def on_step_end(self, record: Any, state: Any, engine: Any) -> None:
+        """Tell Snowl of a finished step while the run goes on."""
+        if self.cancelled or self.emit is None:
+            return
+        event = step_event(record, self._steps)
+        self._steps += 1
+        called = ", ".join(call["tool_name"] for call in event["tool_calls"])
+        message = f"step {event['step_id']}: {called or event['mode'] or 'done'}"
+        # Under its own name QitOS's agent would be a task that the monitor waits for.
+        own = {"event": "runtime.agent.step", "qitos_agent": event.pop("agent_id")}
+        self.emit({**event, **own, "message": message[:120]})
+
+    def on_recover(self, context: Any, engine: Any) -> None:
+        """Keep the exception, of which a result may hold the words only."""
+        self._seen = peek(context, "error")
+
+    def run(self, make: Callable[[], Any]) -> Told:
+        """Make the agent, run it and tell all of it; only Ctrl-C is raised."""
+        agent, cause = attempt(make)
+        result, own = None, peek(agent, "tool_registry")
+        if cause is None:
+            result, cause = attempt(self._run_agent, agent)
+        if cause is not None:
+            result = peek(self.engine, "last_result") or self.engine
+        told = tell(result, engine=self.engine, cause=cause, seen=self._seen)
+        if self.tools:
+            with suppress(Exception):
+                agent.tool_registry = own
+        config = told.payload["engine_config"]
+        if config["budget_max_steps"] is None:
+            config["budget_max_steps"] = self.config.max_steps
+        if self.config.strict and told.issues and told.failure is None:
+            first = SnowlCompatError(told.issues[0].message, told.issues[0].path)
+            failure = Failure(type=type(first).__name__, message=str(first))
+            told = told._replace(failure=failure, stop=type(told.stop).ERROR)
+        return told
+
+    def _run_agent(self, agent: Any) -> Any:
+        if not is_agent(agent):
+            raise SnowlCompatError(f"expected an agent, the factory gave {kind_of(agent)}")
+        settings = dict(self.config.engine_kwargs or {})
+        options = dict(self.config.state_kwargs or {})
+        steps = self.config.max_steps
+        if steps is not None and _takes(peek(agent, "init_state"), "max_steps"):
+            options["max_steps"] = steps
+        tooled = self._give_tools(agent, settings)
+        if peek(agent, "build_engine") is None:
+            return _run_plain(agent, self.task, options, settings)
+        if steps is not None:
+            # The state's own limit alone would end the run as a failure.
+            kind = framework_part(agent, "RuntimeBudget") or SimpleNamespace
+            settings["budget"] = kind(max_steps=steps)
+        self.engine = engine = agent.build_engine(**settings)
+        team = peek(engine, "agent_registry")
+        # An agent may have made the team itself, in its ``build_engine``.
+        if self.tools and team is not None and team is not settings.get("agent_registry"):
+            engine.agent_registry = team_with_tools(team, tooled, self.tools)
+        if peek(engine, "register_hook") is not None:
+            engine.register_hook(self)
+        return None if self.cancelled else engine.run(self.task, **options)
+
+    def _give_tools(self, agent: Any, settings: dict[str, Any]) -> Any:
+        """Put Snowl's tools where the engine takes its tools from; the entry agent's."""
+        if not self.tools:
+            return None
+        given = "tool_registry" in settings
+        own = settings["tool_registry"] if given else peek(agent, "tool_registry")
+        tooled = with_tools(agent, own, self.tools)
+        if given:
+            settings["tool_registry"] = tooled
+        else:
+            agent.tool_registry = tooled
+        if settings.get("agent_registry") is not None:
+            team = team_with_tools(settings["agent_registry"], tooled, self.tools)
+            settings["agent_registry"] = team
+        return tooled
+
+
+def _run_plain(agent: Any, task: str, options: dict[str, Any], settings: dict[str, Any]) -> Any:
+    """Run an agent that has no ``build_engine``, with what its ``run`` takes."""
+    if settings:
+        options["engine_kwargs"] = settings
+    if _takes(agent.run, "return_state"):
+        options["return_state"] = True
+    if _takes(agent.run, "task"):
+        return awaited(agent.run(task=task, **options))
+    return awaited(agent.run(task, **options))
+
+
+def _takes(function: Any, name: str) -> bool:
+    """Whether a function takes a keyword; one that cannot say so does."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return True
+    return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+async def in_thread(work: Callable[[], T], stop: Callable[[], None]) -> T:
+    """Await ``work()`` in a thread of its own, which no exit waits for.
+
+    When the waiting is cancelled, ``stop()`` is called and the thread is left
+    to end by itself.
+    """
+    done: Future[T] = Future()
+    done.set_running_or_notify_cancel()
+    context = contextvars.copy_context()
+
+    def main() -> None:
+        try:
+            done.set_result(context.run(work))
+        except BaseException as error:  # Raised where it is awaited, Ctrl-C too.
+            done.set_exception(error)
+
+    # Not asyncio.to_thread: the process would wait for its threads at exit.
+    threading.Thread(target=main, name="qitos-trial", daemon=True).start()
+    try:
+        return await asyncio.wrap_future(done)
+    except asyncio.CancelledError:
+        stop()
+        raise

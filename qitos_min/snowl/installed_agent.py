@@ -1,0 +1,194 @@
+"""``InstalledAgent``: an agent that Snowl runs, with hooks on its life."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+
+from snowl_compat import SnowlCompatError, to_json_value
+
+from ._peek import attempt, described, error_text, peek, peek_text
+from ._reading import Told, fill, task_of
+from ._tools import SnowlTool
+from ._trial import Config, Trial, in_thread, is_agent, kind_of
+
+__all__ = ["InstalledAgent"]
+
+_HOOKS = ("setup", "on_trial_start", "on_trial_end", "on_trial_error", "teardown")
+
+
+class InstalledAgent:
+    """A QitOS agent that Snowl runs, packaged with hooks on its life.
+
+    ``factory`` is a class or zero-argument callable that makes an agent for
+    each trial, or one agent object, whose trials then run one at a time.
+    ``hooks`` is an object or mapping with any of ``setup(context)``,
+    ``on_trial_start(task, context)``, ``on_trial_end(task, result, payload)``,
+    ``on_trial_error(task, error)`` and ``teardown()``, sync or async. The rest
+    is the config of ``QitOSAdapter.wrap``. Raises ``SnowlCompatError`` for what
+    it cannot use, and ``TypeError`` for a setting that it does not know.
+    """
+
+    def __init__(
+        self, factory: Any, *, agent_id: str | None = None, hooks: Any = None, **config: Any
+    ) -> None:
+        self._config = Config(**config)
+        self.agent_id = _checked_agent_id(agent_id, factory)
+        self._shared = is_agent(factory)
+        if not self._shared and not callable(factory):
+            text = f"expected an agent or a factory of agents, got {kind_of(factory)}"
+            raise SnowlCompatError(text)
+        for name in hooks if isinstance(hooks, Mapping) else ():
+            if name not in _HOOKS:
+                known = ", ".join(_HOOKS)
+                raise SnowlCompatError(f"unknown hook {name!r}, expected one of {known}")
+        self._factory = factory
+        self._hooks = hooks
+        self._turn = threading.Lock()  # Held by the one trial of a shared agent.
+        self._lock = threading.Lock()  # Guards the two fields below.
+        self._setup: Future[Any] | None = None
+        self._torn_down = False
+
+    async def run(self, state: Any, context: Any, tools: Any = None) -> Any:
+        """Run one trial and return the same state, filled.
+
+        Raises ``SnowlCompatError`` when the run failed, with what failed, the
+        phase and the step; what the run left is then on the state too.
+        """
+        await self._set_up(context)
+        task = task_of(state)
+        try:
+            await self._hook("on_trial_start", task, context)
+            told = await self._run_trial(task, context, tools)
+            fill(state, told, self._config.event_name)
+            if told.failure is not None:
+                raise SnowlCompatError(told.failure.text) from told.cause
+        except (Exception, asyncio.CancelledError) as error:
+            try:
+                await self._hook("on_trial_error", task, error)
+            except SnowlCompatError as second:
+                if isinstance(error, asyncio.CancelledError):
+                    raise error from None
+                text = f"{second.message}; the trial had failed: {error_text(error)}"
+                raise SnowlCompatError(text) from error
+            raise
+        # A hook may write to its payload, but not to what Snowl is going to write.
+        await self._hook("on_trial_end", task, told.result, to_json_value(told.payload))
+        return state
+
+    async def _run_trial(self, task: str, context: Any, tools: Any) -> Told:
+        loop = asyncio.get_running_loop()
+        trial = Trial(
+            task,
+            self._config,
+            tools=[SnowlTool(tool, loop) for tool in tools or ()],
+            emit=self._emitter(context, loop),
+        )
+
+        def work() -> Told:
+            if not self._shared:
+                return trial.run(self._factory)
+            with self._turn:
+                return trial.run(lambda: self._factory)
+
+        return await in_thread(work, trial.stop)
+
+    def _emitter(
+        self, context: Any, loop: asyncio.AbstractEventLoop
+    ) -> Callable[[dict[str, Any]], Any] | None:
+        """What tells Snowl's monitor of an event, with the names that it knows."""
+        metadata = peek(context, "metadata")
+        emit = peek(metadata, "__snowl_emit_event")
+        if emit is None:
+            return None
+        ids = {
+            "agent_id": self.agent_id,
+            "task_id": peek_text(context, "task_id") or None,
+            "sample_id": peek_text(context, "sample_id") or None,
+            "variant_id": peek_text(metadata, "variant_id") or "default",
+        }
+
+        def send(event: dict[str, Any]) -> None:
+            # A loop that is closed, or a monitor that raises, is no matter of the run.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(attempt, emit, {**event, **ids})
+
+        return send
+
+    async def _hook(self, name: str, *args: Any) -> None:
+        hook = peek(self._hooks, name)
+        if hook is None:
+            return
+        made, error = attempt(hook, *args)
+        if inspect.isawaitable(made):
+            # Gathered, so that only a real cancellation passes as one.
+            (made,) = await asyncio.gather(made, return_exceptions=True)
+            error = made if isinstance(made, BaseException) else None
+        if error is not None:
+            raise SnowlCompatError(f"hook {name} raised {described(error)}") from error
+
+    async def _set_up(self, context: Any) -> None:
+        """Run the setup hook once; trials that come meanwhile wait for it.
+
+        They may come from other event loops, so they wait for a future that
+        belongs to none. It gives None, the message of what went wrong, or
+        itself when the setup was cancelled, and then one of them does it.
+        """
+        while True:
+            with self._lock:
+                if self._torn_down:
+                    raise SnowlCompatError(f"agent {self.agent_id!r} is torn down")
+                setup = self._setup
+                if setup is None:
+                    setup = self._setup = Future()
+                    break
+            outcome = await asyncio.shield(asyncio.wrap_future(setup))
+            if outcome is None:
+                return
+            if outcome is not setup:
+                raise SnowlCompatError(outcome)
+        outcome = setup
+        try:
+            await self._hook("setup", context)
+            outcome = None
+        except SnowlCompatError as error:
+            outcome = error.message
+            raise
+        finally:
+            if outcome is not None:
+                self._setup = None
+            setup.set_result(outcome)
+
+    async def teardown(self) -> None:
+        """Call the teardown hook, at most once; no trial may start after it.
+
+        Snowl 0.1.0 does not call it: use ``async with``, or call it yourself.
+        """
+        with self._lock:
+            torn_down, self._torn_down = self._torn_down, True
+        if not torn_down:
+            await self._hook("teardown")
+
+    async def __aenter__(self) -> InstalledAgent:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.teardown()
+
+
+def _checked_agent_id(agent_id: Any, agent: Any) -> str:
+    """An id that is safe in the file names that Snowl makes of it."""
+    if agent_id is None:
+        name = peek(agent, "name", "__name__")
+        name = name if isinstance(name, str) else type(agent).__name__
+        return re.sub(r"[^\w.-]+", "-", name).strip(".-")[:64] or "qitos-agent"
+    if isinstance(agent_id, str) and re.fullmatch(r"\w([\w.@+ -]{0,62}[\w@+-])?", agent_id):
+        return agent_id
+    text = "expected a file name of at most 64 letters, digits, spaces or any of _.@+-"
+    raise SnowlCompatError(f"{text}, got {kind_of(agent_id)}", "agent_id")

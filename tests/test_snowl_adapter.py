@@ -4,6 +4,10 @@ import asyncio
 import datetime
 import enum
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -794,6 +798,34 @@ def test_what_wrap_knows_fills_what_the_engine_does_not_say(agent, steps):
     config = state.output["trace_events"][0]["payload"]["engine_config"]
     assert config["budget_max_steps"] == steps
     assert config["agent_name"] == ("scripted" if isinstance(agent, Agent) else "")
+
+
+FIRST_TRIAL = """
+import sys
+from snowl_doubles import play, wrap
+from qitos_min import AgentModule, Decision, StateSchema
+
+class Quick(AgentModule):
+    def init_state(self, task):
+        return StateSchema(task=task)
+    def decide(self, state, observation):
+        return Decision.final("done")
+    def reduce(self, state, observation, decision):
+        return state
+
+assert "qitos_min.engine" not in sys.modules
+print(play(wrap(Quick, max_steps=3)).stop_reason.value)
+"""
+
+
+def test_the_first_trial_of_a_process_finds_the_engine():
+    tests = Path(__file__).parent
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_TRIAL],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent)])},
+        capture_output=True, text=True,
+    )
+    assert (done.stdout, done.stderr) == ("completed\n", "")
 
 
 def test_max_steps_is_told_to_states_that_take_it():

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import inspect
-import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -94,11 +95,13 @@ def awaited(made: Any, loop: asyncio.AbstractEventLoop | None = None) -> Any:
 def framework_part(agent: Any, name: str) -> Any:
     """Return the class of that name in the framework an agent comes from, or None."""
     for kind in type(agent).__mro__:
-        root = kind.__module__.partition(".")[0]
-        for module in (root, f"{root}.engine"):
-            part = getattr(sys.modules.get(module), name, None)
-            if isinstance(part, type):
-                return part
+        if kind.__name__ == "AgentModule":
+            root = kind.__module__.partition(".")[0]
+            for module in (root, f"{root}.engine"):
+                with suppress(ImportError):  # Nobody may have needed the engine yet.
+                    part = getattr(import_module(module), name, None)
+                    if isinstance(part, type):
+                        return part
     return None
 
 

@@ -7,6 +7,7 @@ when ``REQUIRE_INTEROP=1`` says that it has to be there.
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -31,6 +32,11 @@ def need():
             pytest.skip(f"not installed: {', '.join(missing)}")
 
     return check
+
+
+def of_framework(text, framework):
+    """A program with its agents on another framework; the adapter stays ours."""
+    return re.sub(r"\bqitos_min\b(?!\.snowl)", framework, text)
 
 
 def refuse(text):
@@ -74,8 +80,8 @@ def evaluate(tmp_path_factory, need):
         for name, text in replaced.items():
             (folder / f"{name}.py").write_text(text, encoding="utf-8")
         script = folder / "agent.py"
-        text = script.read_text(encoding="utf-8").replace("qitos_min", framework)
-        script.write_text(text, encoding="utf-8")
+        text = script.read_text(encoding="utf-8")
+        script.write_text(of_framework(text, framework), encoding="utf-8")
         flags = ("--no-ui", "--no-web-monitor")
         done = subprocess.run(
             [sys.executable, "-m", "snowl", "eval", str(folder), *flags],
@@ -98,7 +104,7 @@ def project(tmp_path):
     def load(framework="qitos_min"):
         text = (HERE / "project" / "agent.py").read_text(encoding="utf-8")
         path = tmp_path / f"agent_of_{framework}.py"
-        path.write_text(text.replace("qitos_min", framework), encoding="utf-8")
+        path.write_text(of_framework(text, framework), encoding="utf-8")
         spec = importlib.util.spec_from_file_location(path.stem, path)
         module = importlib.util.module_from_spec(spec)
         sys.modules[path.stem] = module  # Dataclasses look for their module.

@@ -1,5 +1,7 @@
 """``snowl eval`` of whole projects: wrapped agents, and unwrapped ones beside them."""
 
+import importlib
+
 import pytest
 
 import snowl_compat
@@ -27,15 +29,16 @@ def payload_of(outcome):
     return first["payload"]
 
 
-def run_alone(project, task):
+def run_alone(framework, project, task):
     """The payload of the same run outside of Snowl."""
-    agent = project.WayAgent()
     steps = {"max_steps": 3}
-    part = snowl_compat._framework_part(agent, "RuntimeBudget")
-    engine = agent.build_engine(**project.ENGINE_KWARGS, budget=part(**steps))
+    budget = importlib.import_module(f"{framework}.engine").RuntimeBudget(**steps)
+    engine = project.WayAgent().build_engine(**project.ENGINE_KWARGS, budget=budget)
     result = engine.run(task, **steps)
-    described = engine if hasattr(engine, "export_config") else None
-    return snowl_compat.build_payload(result, engine=described)
+    payload = snowl_compat.build_payload(result, engine=engine)
+    if payload["engine_config"]["budget_max_steps"] is None:
+        payload["engine_config"]["budget_max_steps"] = 3
+    return payload
 
 
 @pytest.fixture(scope="module", params=["qitos_min", "qitos"])
@@ -53,7 +56,9 @@ def test_one_evaluation_of_all_ways_a_trial_can_go(ways):
     outcomes = done.outcomes()
     assert {way: told(outcome) for way, outcome in outcomes.items()} == expected
     assert done.returncode == 1, done.said  # Because a trial ended in an error.
-    assert outcomes["crash"]["task_result"]["error"]["message"] == "the agent broke"
+    assert outcomes["crash"]["task_result"]["error"]["message"] == (
+        "RuntimeError: the agent broke (DECIDE, step 0)"
+    )
 
 
 def test_every_file_of_an_evaluation_parses_strictly(ways):
@@ -66,7 +71,7 @@ def test_the_payload_in_snowls_files_is_that_of_the_same_run_alone(ways, project
     for way, outcome in done.outcomes().items():
         payload = payload_of(outcome)
         assert snowl_compat.validate_payload(payload) == []
-        assert payload == run_alone(module, way), way
+        assert payload == run_alone(framework, module, way), way
         names = [spec["name"] for spec in payload["tool_permissions"]]
         assert names == ["add", "boom", "strange"]
         tasks = [row["details"].get("task") for row in payload["critic_traces"]]

@@ -42,10 +42,9 @@ def test_the_shown_page_is_that_of_the_demo(tmp_path):
     folder = tmp_path / "demo"
     run = [sys.executable, "-m", "qitos_min", "--trace", str(folder)]
     printed = subprocess.run(run, cwd=ROOT, capture_output=True, check=True)
-    command = [sys.executable, "snowl_compat.py"]
     show, export = (
-        subprocess.run([*command, *args, str(folder)], cwd=ROOT, capture_output=True, check=True)
-        for args in (["show"], ["export", "--indent", "2"])
+        subprocess.run([sys.executable, *args, str(folder)], cwd=ROOT, capture_output=True, check=True)
+        for args in (["-m", "qitos_min", "show"], ["snowl_compat.py", "export", "--indent", "2"])
     )
     assert export.stdout.replace(b"\r\n", b"\n") == printed.stdout.replace(b"\r\n", b"\n")
     page = re.sub(r"run_[0-9a-f]{12}", "run_0123456789ab", show.stdout.decode("utf-8"))
@@ -62,6 +61,18 @@ def test_the_table_of_keys_is_that_of_the_schema():
         if counted:
             section = schema[name].get("items", schema[name])
             assert int(counted[1]) == len(section["properties"]), name
+
+
+def test_the_table_of_defaults_is_true():
+    table = TEXT.split("| not said | is |")[1].split("\n\n")[0]
+    payload = snowl_compat.build_payload(
+        [{"critic_outputs": [{"reason": "r"}]}], events=[{"phase": "HANDOFF_START"}]
+    )
+    rows = (payload["critic_traces"][0], payload["handoff_traces"][0], payload["engine_config"])
+    names = "score messages_passed action critic_name tool_count protocol_id delegate_depth".split()
+    for name, value in zip(names, (1.0, 0, "continue", "unknown", None, None, None)):
+        assert f"`{name}`" in table
+        assert [row[name] for row in rows if name in row] == [value]
 
 
 def test_the_first_screen_has_a_runnable_example():

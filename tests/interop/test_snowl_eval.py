@@ -61,6 +61,14 @@ def test_one_evaluation_of_all_ways_a_trial_can_go(ways):
     )
 
 
+def test_a_crash_can_be_found_in_snowls_files(ways):
+    *_, last = ways[1].outcomes()["crash"]["trace"]["trace_events"]
+    assert (last["event"], last["type"], last["message"], last["phase"], last["step_id"]) == (
+        "qitos.failure", "RuntimeError", "the agent broke", "DECIDE", 0,
+    )
+    assert 'raise RuntimeError("the agent broke")' in last["traceback"]
+
+
 def test_every_file_of_an_evaluation_parses_strictly(ways):
     assert len(ways[1].documents()) > 20
 

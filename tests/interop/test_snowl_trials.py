@@ -194,6 +194,20 @@ def test_steps_arrive_as_events_during_the_run(framework, trial, scripted):
     assert [call["tool_name"] for call in steps[0]["tool_calls"]] == ["add"]
 
 
+def test_references_to_artifacts_arrive_as_snowls_own(trial):
+    ref = {"artifact_id": "output-1", "resolver_key": "files", "media_type": "text/plain"}
+
+    class Writing:
+        def run(self, task):
+            record = {"action_results": [{"artifact_refs": [ref]}]}
+            return {"records": [record], "final_result": "done"}
+
+    (outcome,) = gather(trial(QitOSAdapter().wrap(Writing())))
+    (artifact,) = outcome.task_result.artifacts
+    assert (artifact.name, artifact.uri) == ("output-1", "files:output-1")
+    assert artifact.media_type == "text/plain"
+
+
 @FRAMEWORKS
 def test_parallel_trials_of_a_factory_cross_nothing(framework, trial, scripted):
     count = 6

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -22,9 +23,41 @@ from snowl_compat import (
 
 from ._peek import described, error_text, peek, peek_rows, peek_text, traced, whole
 
-__all__ = ["EVENT_NAME", "Failure", "Told", "fill", "step_event", "task_of", "tell"]
+__all__ = ["Config", "EVENT_NAME", "Told", "fill", "kind_of", "step_event", "task_of", "tell"]
 
+Payload = dict[str, Any]
 EVENT_NAME = "qitos.snowl_payload"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """How the runs of an agent are made; raises ``SnowlCompatError`` for bad values."""
+
+    max_steps: int | None = None
+    engine_kwargs: Mapping[str, Any] | None = None
+    state_kwargs: Mapping[str, Any] | None = None
+    event_name: str = EVENT_NAME
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        steps = self.max_steps
+        if steps is not None and (type(steps) is not int or steps < 1):
+            raise SnowlCompatError(f"expected an int >= 1, got {kind_of(steps)}", "max_steps")
+        for name in ("engine_kwargs", "state_kwargs"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, Mapping):
+                raise SnowlCompatError(f"expected a mapping, got {kind_of(value)}", name)
+        if not isinstance(self.event_name, str) or not self.event_name.strip():
+            text = f"expected a name, got {kind_of(self.event_name)}"
+            raise SnowlCompatError(text, "event_name")
+        if steps is not None and "budget" in (self.engine_kwargs or ()):
+            raise SnowlCompatError("expected no budget beside max_steps", "engine_kwargs")
+
+
+def kind_of(value: Any) -> str:
+    """Return a value as messages show it: a plain one itself, else its type's name."""
+    plain = value is None or isinstance(value, (bool, int, float, str))
+    return repr(value)[:80] if plain else type(value).__name__
 
 
 class SnowlStop(str, Enum):
@@ -47,9 +80,14 @@ _STOPS = {
 _STOP_OF = {word: stop for stop, words in _STOPS.items() for word in words.split()}
 
 
-Payload = dict[str, Any]
-SnowlAction = NamedTuple("SnowlAction", [("action_type", str), ("payload", Payload)])
-SnowlObservation = NamedTuple("SnowlObservation", [("observation_type", str), ("payload", Payload)])
+class SnowlAction(NamedTuple):
+    action_type: str
+    payload: Payload
+
+
+class SnowlObservation(NamedTuple):
+    observation_type: str
+    payload: Payload
 
 
 class Failure(NamedTuple):
@@ -78,14 +116,11 @@ class Told(NamedTuple):
     """All that one run says to Snowl, beside the result itself."""
 
     result: Any
-    payload: dict[str, Any]
-    issues: list[Issue]
-    steps: list[dict[str, Any]]
+    payload: Payload
+    messages: list[Payload]
     actions: list[SnowlAction]
     observations: list[SnowlObservation]
-    answer: str | None
-    usage: dict[str, int]
-    artifacts: list[dict[str, Any]]
+    output: Payload
     stop: SnowlStop
     failure: Failure | None
     cause: BaseException | None
@@ -107,6 +142,7 @@ def task_of(state: Any) -> str:
 
 def tell(
     result: Any,
+    config: Config,
     *,
     engine: Any = None,
     cause: BaseException | None = None,
@@ -118,12 +154,54 @@ def tell(
     """
     source = result
     if peek(result, "records", "events", "step_count", "task_result") is None:
-        answered = result if cause is None else None
-        source = {"step_count": 0, "final_result": answered}
+        source = {"step_count": 0, "final_result": result if cause is None else None}
     issues: list[Issue] = []
-    payload = dict(build_payload(source, engine=engine, issues=issues))
+    payload: Payload = {**build_payload(source, engine=engine, issues=issues)}
+    if payload["engine_config"]["budget_max_steps"] is None:
+        payload["engine_config"]["budget_max_steps"] = config.max_steps
     records = peek_rows(source, "records")
     steps = list(_step_events(records, payload["critic_traces"]))
+    answer, stop, failure = _ending(source, seen)
+    if cause is not None:
+        failure = Failure(None, type(cause).__name__, error_text(cause), traceback=traced(cause))
+    elif failure is None and config.strict and issues:
+        error = SnowlCompatError(issues[0].message, issues[0].path)
+        failure = Failure(type=type(error).__name__, message=str(error))
+    first = {"event": config.event_name, "schema_version": SCHEMA_VERSION, "payload": payload}
+    events = [{**first, "issues": [issue._asdict() for issue in issues]}, *steps]
+    if failure is not None:
+        events.append({"event": "qitos.failure", **failure._asdict()})
+    output: Payload = {
+        "message": {"role": "assistant", "content": answer or ""},
+        "usage": _usage(source),
+        "artifacts": _artifacts(source, records),
+        "trace_events": events,
+    }
+    return Told(
+        result=result,
+        payload=payload,
+        messages=[] if answer is None else [{**output["message"]}],
+        actions=[call for record in records for call in _actions(record)],
+        observations=[found for pair in zip(records, steps) for found in _observations(*pair)],
+        output=output,
+        stop=stop if failure is None else SnowlStop.ERROR,
+        failure=failure,
+        cause=cause,
+    )
+
+
+def fill(state: Any, told: Told) -> Any:
+    """Put a told run on Snowl's state, in lists of its own, and return the state."""
+    for name in ("messages", "actions", "observations"):
+        setattr(state, name, [*getattr(state, name), *getattr(told, name)])
+    state.output, state.stop_reason = told.output, told.stop
+    return state
+
+
+def _ending(
+    source: Any, seen: BaseException | None
+) -> tuple[str | None, SnowlStop, Failure | None]:
+    """The answer, how the run ended, and the failure if it did so with one."""
     places = (peek(source, "task_result"), peek(source, "state"), source)
     found = (peek(place, "final_result") for place in places)
     answer = to_json_value(next((a for a in found if a is not None), None))
@@ -131,51 +209,10 @@ def tell(
         answer = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
     reasons = (peek_text(place, "stop_reason") for place in reversed(places))
     reason = next(filter(None, reasons), "").strip().lower()
-    done = SnowlStop.COMPLETED if not reason and answer is not None else SnowlStop.ERROR
-    stop, failure = _STOP_OF.get(reason, done), None
-    if cause is not None:
-        failure = Failure(None, type(cause).__name__, error_text(cause), traceback=traced(cause))
-    elif stop is SnowlStop.ERROR:
-        failure = _failure_of(source, reason, seen)
-    return Told(
-        result=result,
-        payload=payload,
-        issues=issues,
-        steps=steps,
-        actions=[call for record in records for call in _actions(record)],
-        observations=[
-            seen_result
-            for record, step in zip(records, steps)
-            for seen_result in _observations(record, step["tool_calls"])
-        ],
-        answer=answer,
-        usage=_usage(source),
-        artifacts=_artifacts(source, records),
-        stop=stop if failure is None else SnowlStop.ERROR,
-        failure=failure,
-        cause=cause,
-    )
-
-
-def fill(state: Any, told: Told, event_name: str) -> Any:
-    """Put a told run on Snowl's state, in lists of its own, and return the state."""
-    first = {"event": event_name, "schema_version": SCHEMA_VERSION, "payload": told.payload}
-    events = [{**first, "issues": [issue._asdict() for issue in told.issues]}, *told.steps]
-    if told.failure is not None:
-        events.append({"event": "qitos.failure", **told.failure._asdict()})
-    message = {"role": "assistant", "content": told.answer or ""}
-    if told.answer is not None:
-        state.messages = [*state.messages, dict(message)]
-    state.actions = [*state.actions, *told.actions]
-    state.observations = [*state.observations, *told.observations]
-    state.output = {
-        "message": message,
-        "usage": told.usage,
-        "artifacts": told.artifacts,
-        "trace_events": events,
-    }
-    state.stop_reason = told.stop
-    return state
+    known = SnowlStop.COMPLETED if not reason and answer is not None else SnowlStop.ERROR
+    stop = _STOP_OF.get(reason, known)
+    failed = stop is SnowlStop.ERROR
+    return answer, stop, _failure_of(source, reason, seen) if failed else None
 
 
 def step_event(
@@ -234,13 +271,13 @@ def _actions(record: Any) -> Iterator[SnowlAction]:
         yield SnowlAction("tool_call", {**payload, "tool_call_id": call_id} if call_id else payload)
 
 
-def _observations(record: Any, calls: list[dict[str, Any]]) -> Iterator[SnowlObservation]:
+def _observations(record: Any, step: Payload) -> Iterator[SnowlObservation]:
     """A step's results in order, each under the name of the call it belongs to.
 
     Results follow the invocations, not the actions: QitOS appends what the
     environment says, and that is no tool's result.
     """
-    results = peek(record, "action_results")
+    results, calls = peek(record, "action_results"), step["tool_calls"]
     results = list(results) if isinstance(results, (list, tuple)) else []
     results += [{"error": call.get("error")} for call in calls[len(results) :]]
     for index, result in enumerate(results):

@@ -56,8 +56,12 @@ class SnowlTool:
 
 
 _PARAMETER_TYPES = {
-    **{"string": str, "integer": int, "number": float, "boolean": bool},
-    **{"array": list, "object": dict},
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "array": list,
+    "object": dict,
 }
 
 

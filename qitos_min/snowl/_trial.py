@@ -7,53 +7,21 @@ import contextvars
 import copy
 import inspect
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from snowl_compat import SnowlCompatError
 
 from ._peek import attempt, peek
-from ._reading import EVENT_NAME, Failure, Told, step_event, tell
+from ._reading import Config, Told, kind_of, step_event, tell
 from ._tools import SnowlTool, awaited, framework_part, team_with_tools, with_tools
 
-__all__ = ["Config", "Trial", "in_thread", "is_agent", "kind_of"]
+__all__ = ["Trial", "in_thread", "is_agent"]
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    """How the runs of an agent are made; raises ``SnowlCompatError`` for bad values."""
-
-    max_steps: int | None = None
-    engine_kwargs: Mapping[str, Any] | None = None
-    state_kwargs: Mapping[str, Any] | None = None
-    event_name: str = EVENT_NAME
-    strict: bool = False
-
-    def __post_init__(self) -> None:
-        steps = self.max_steps
-        if steps is not None and (type(steps) is not int or steps < 1):
-            raise SnowlCompatError(f"expected an int >= 1, got {kind_of(steps)}", "max_steps")
-        for name in ("engine_kwargs", "state_kwargs"):
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, Mapping):
-                raise SnowlCompatError(f"expected a mapping, got {kind_of(value)}", name)
-        if not isinstance(self.event_name, str) or not self.event_name.strip():
-            text = f"expected a name, got {kind_of(self.event_name)}"
-            raise SnowlCompatError(text, "event_name")
-        if steps is not None and "budget" in (self.engine_kwargs or ()):
-            raise SnowlCompatError("expected no budget beside max_steps", "engine_kwargs")
-
-
-def kind_of(value: Any) -> str:
-    """Return a value as messages show it: a plain one itself, else its type's name."""
-    plain = value is None or isinstance(value, (bool, int, float, str))
-    return repr(value)[:80] if plain else type(value).__name__
 
 
 def is_agent(value: Any) -> bool:
@@ -120,18 +88,10 @@ class Trial:
             result, cause = attempt(self._run_agent, agent)
         if cause is not None:
             result = peek(self.engine, "last_result") or self.engine
-        told = tell(result, engine=self.engine, cause=cause, seen=self._seen)
         if self.tools:
             with suppress(Exception):
                 agent.tool_registry = own
-        config = told.payload["engine_config"]
-        if config["budget_max_steps"] is None:
-            config["budget_max_steps"] = self.config.max_steps
-        if self.config.strict and told.issues and told.failure is None:
-            first = SnowlCompatError(told.issues[0].message, told.issues[0].path)
-            failure = Failure(type=type(first).__name__, message=str(first))
-            told = told._replace(failure=failure, stop=type(told.stop).ERROR)
-        return told
+        return tell(result, self.config, engine=self.engine, cause=cause, seen=self._seen)
 
     def _run_agent(self, agent: Any) -> Any:
         if not is_agent(agent):

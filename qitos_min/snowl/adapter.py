@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ._reading import EVENT_NAME, fill, task_of, tell
+from ._reading import EVENT_NAME, Config, fill, task_of, tell
 from ._tools import SnowlTool
 from .installed_agent import InstalledAgent
 
@@ -64,7 +64,7 @@ class QitOSAdapter:
         ``result`` is an engine result or a bare answer; ``engine`` tells the
         configuration. A failed run only sets ``stop_reason`` here.
         """
-        return fill(state, tell(result, engine=engine), event_name)
+        return fill(state, tell(result, Config(event_name=event_name), engine=engine))
 
     def wrap_tools(self, tools: Iterable[Any] | None) -> list[SnowlTool]:
         """Return one callable for each Snowl tool, for QitOS's registry to register.

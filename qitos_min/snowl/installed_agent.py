@@ -14,9 +14,9 @@ from typing import Any
 from snowl_compat import SnowlCompatError, to_json_value
 
 from ._peek import attempt, described, error_text, peek, peek_text
-from ._reading import Told, fill, task_of
+from ._reading import Config, Told, fill, kind_of, task_of
 from ._tools import SnowlTool
-from ._trial import Config, Trial, in_thread, is_agent, kind_of
+from ._trial import Trial, in_thread, is_agent
 
 __all__ = ["InstalledAgent"]
 
@@ -66,7 +66,7 @@ class InstalledAgent:
         try:
             await self._hook("on_trial_start", task, context)
             told = await self._run_trial(task, context, tools)
-            fill(state, told, self._config.event_name)
+            fill(state, told)
             if told.failure is not None:
                 raise SnowlCompatError(told.failure.text) from told.cause
         except (Exception, asyncio.CancelledError) as error:

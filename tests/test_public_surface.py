@@ -1,6 +1,7 @@
 """What can be imported, what imports what, and how large things may get."""
 
 import ast
+import configparser
 import importlib
 import re
 import subprocess
@@ -223,6 +224,16 @@ def test_type_checkers_see_the_names():
     import qitos_min
 
     assert seen == qitos_min._HOME
+
+
+def test_the_wheel_declares_the_adapter_and_its_types():
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    _, _, place = setup["options.entry_points"]["snowl.adapters"].strip().partition(" = ")
+    module, _, name = place.partition(":")
+    assert getattr(importlib.import_module(module), name).framework_name == "qitos"
+    assert setup["options.package_data"]["qitos_min"] == "py.typed"
+    assert (ROOT / "qitos_min" / "py.typed").read_bytes() == b""
 
 
 def test_every_public_name_says_what_it_is():

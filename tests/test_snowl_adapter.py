@@ -274,6 +274,24 @@ def test_what_a_run_raises_costs_its_trial_only(error, expected):
     assert "raise outcome" in failure["traceback"]
 
 
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError("gone"), ValueError()])
+def test_a_result_that_raises_when_it_is_read_costs_its_trial_only(error):
+    class Result:
+        records = ()
+
+        @property
+        def task_result(self):
+            raise error
+
+    agent = Agent()
+    agent.engine.run = lambda task: Result()
+    message, state = fail(wrap(agent))
+    one_field = "the run ended with neither a stop reason nor an answer"
+    kind = type(error).__name__
+    assert message.startswith(one_field if kind == "ValueError" else kind)
+    assert strict(state)["stop_reason"] == "error"
+
+
 def test_what_an_engine_holds_after_it_raised_is_told():
     agent = Agent(ValueError("boom"))
     agent.engine.records = [STEP]
@@ -563,6 +581,8 @@ def test_without_an_id_the_agents_name_is_made_safe():
     assert wrap(named).agent_id == "team-solver-1"
     assert wrap(Agent).agent_id == "Agent"
     assert wrap(lambda: Agent()).agent_id == "lambda"
+    assert wrap(type("Child", (type("Parent", (), {"name": "parent"}),), {})).agent_id == "parent"
+    assert wrap(type("Asking", (), {"name": property(lambda self: "x")})).agent_id == "Asking"
 
 
 # Snowl's tools
@@ -573,6 +593,7 @@ SCHEMA = {
         "key": {"type": "string", "description": "what to find", "enum": ["a", "b"]},
         "max-hits": {"type": "integer"},
         "deep": {"type": ["object", "null"]},
+        "from": {"type": "string"},
     },
     "required": ["key"],
     "additionalProperties": False,

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
+from keyword import iskeyword
 from types import SimpleNamespace
 from typing import Any
 
@@ -67,17 +68,17 @@ _PARAMETER_TYPES = {
 
 def _signature_of(schema: dict[str, Any]) -> inspect.Signature:
     """A JSON schema's properties as a signature, which QitOS shows to models."""
-    parameters = []
+    parameters, required = [], schema.get("required") or ()
     for name, part in (schema.get("properties") or {}).items():
-        if not name.isidentifier():
-            continue  # A name such as "max-results" is no Python parameter.
+        if not name.isidentifier() or iskeyword(name):
+            continue  # A name such as "max-results" or "from" is no Python parameter.
         kind = part.get("type") if isinstance(part, dict) else None
         parameters.append(
             inspect.Parameter(
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
                 annotation=_PARAMETER_TYPES.get(str(kind), object),
-                default=inspect.Parameter.empty if name in schema.get("required", ()) else None,
+                default=inspect.Parameter.empty if name in required else None,
             )
         )
     return inspect.Signature(parameters)

@@ -66,10 +66,10 @@ class Trial:
 
     def on_step_end(self, record: Any, state: Any, engine: Any) -> None:
         """Tell Snowl of a finished step while the run goes on."""
-        if self.cancelled or self.emit is None:
-            return
-        event = step_event(record, self._steps)
+        event, error = attempt(step_event, record, self._steps)
         self._steps += 1
+        if error is not None or self.cancelled or self.emit is None:
+            return
         called = ", ".join(call["tool_name"] for call in event["tool_calls"])
         message = f"step {event['step_id']}: {called or event['mode'] or 'done'}"
         # Under its own name QitOS's agent would be a task that the monitor waits for.
@@ -91,7 +91,10 @@ class Trial:
         if self.tools:
             with suppress(Exception):
                 agent.tool_registry = own
-        return tell(result, self.config, engine=self.engine, cause=cause, seen=self._seen)
+        told, error = attempt(
+            lambda: tell(result, self.config, engine=self.engine, cause=cause, seen=self._seen)
+        )
+        return told if error is None else tell(None, self.config, cause=error)
 
     def _run_agent(self, agent: Any) -> Any:
         if not is_agent(agent):

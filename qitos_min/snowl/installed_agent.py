@@ -185,8 +185,8 @@ class InstalledAgent:
 def _checked_agent_id(agent_id: Any, agent: Any) -> str:
     """An id that is safe in the file names that Snowl makes of it."""
     if agent_id is None:
-        name = peek(agent, "name", "__name__")
-        name = name if isinstance(name, str) else type(agent).__name__
+        names = [attempt(getattr, agent, name, None)[0] for name in ("name", "__name__")]
+        name = next((n for n in names if isinstance(n, str) and n), type(agent).__name__)
         return re.sub(r"[^\w.-]+", "-", name).strip(".-")[:64] or "qitos-agent"
     if isinstance(agent_id, str) and re.fullmatch(r"\w([\w.@+ -]{0,62}[\w@+-])?", agent_id):
         return agent_id

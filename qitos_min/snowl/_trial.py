@@ -88,12 +88,12 @@ class Trial:
             result, cause = attempt(self._run_agent, agent)
         if cause is not None:
             result = peek(self.engine, "last_result") or self.engine
-        if self.tools:
-            with suppress(Exception):
-                agent.tool_registry = own
         told, error = attempt(
             lambda: tell(result, self.config, engine=self.engine, cause=cause, seen=self._seen)
         )
+        if self.tools:
+            with suppress(Exception):
+                agent.tool_registry = own
         return told if error is None else tell(None, self.config, cause=error)
 
     def _run_agent(self, agent: Any) -> Any:

@@ -225,7 +225,9 @@ def step_event(
     """
     step_id = whole(peek(record, "step_id"))
     shown = ("critic_name", "action", "reason", "score")
-    rows = critic_traces([record]) if verdicts is None else verdicts
+    rows: Sequence[Mapping[str, Any]] = (
+        verdicts if verdicts is not None else critic_traces([record])
+    )
     return {
         "event": "qitos.step",
         "step_id": index if step_id is None else step_id,

@@ -85,19 +85,30 @@ def test_snowls_monitor_has_a_row_for_each_trial_and_no_other(played):
 
 def test_with_qitos_0_3_0_the_payload_says_who_ran_with_what(play):
     # That engine has no export_config(), and its critics' outputs no names.
-    critic = "class Strict:\n    def evaluate(self, *_):\n        return {'action': 'continue'}\n"
-    run, _ = play("qitos", lambda code: code.replace(
-        "agent = QitOSAdapter()", f"{critic}\n\nagent = QitOSAdapter()"
-    ).replace("max_steps=5", "max_steps=5, engine_kwargs={'critics': [Strict()]}"))
-    messages = []
+    edits = {
+        "class SumAgent(AgentModule):\n": "class SumAgent(AgentModule):\n    name = 'summer'\n\n",
+        "agent = QitOSAdapter()": "class Strict:\n    def evaluate(self, *_):\n"
+        "        return {'action': 'continue'}\n\n\nagent = QitOSAdapter()",
+        "max_steps=5": "max_steps=5, engine_kwargs={'critics': [Strict()]}",
+    }
+
+    def edit(code):
+        for old, new in edits.items():
+            code = code.replace(old, new)
+        return code
+
+    run, _ = play("qitos", edit)
+    messages, verdicts = [], []
     for outcome in read(run, "outcomes.json"):
         first, *steps = outcome["trace"]["trace_events"]
         config = first["payload"]["engine_config"]
-        assert (config["agent_name"], config["budget_max_steps"]) == ("SumAgent", 5)
+        assert (config["agent_name"], config["budget_max_steps"]) == ("summer", 5)
         assert config["critic_names"] == ["Strict"]
-        assert {row["critic_name"] for row in first["payload"]["critic_traces"]} <= {"Strict"}
-        named = [row["critic_name"] for step in steps for row in step.get("critics", ())]
-        assert set(named) <= {"Strict"}
+        rows = [row for step in steps for row in step.get("critics", ())]
+        rows += first["payload"]["critic_traces"]
+        assert {row["critic_name"] for row in rows} <= {"Strict"}
+        verdicts.append(len(rows))
         error = outcome["task_result"]["error"]
         messages.append(error and error["message"])
     assert messages == [None, "ValueError: cannot compute '6 * 7' (DECIDE, step 0)"]
+    assert verdicts == [4, 0]  # Two steps, each told in the payload and by its event.

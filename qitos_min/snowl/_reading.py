@@ -102,7 +102,7 @@ class Failure(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What, where and when on one line: ``KeyError: 'zzz' (DECIDE, step 0)``."""
+        """What, where and when: ``KeyError: 'zzz' (DECIDE, step 0)``."""
         kind = self.type
         if kind in (SnowlCompatError.__name__, self.message):
             kind = None  # It would say nothing more.

@@ -141,7 +141,6 @@ agent = Unwrapped()
 """
 WRAPPED = """
 from qitos_min import AgentModule, Decision, StateSchema
-
 from qitos_min.snowl import QitOSAdapter
 
 

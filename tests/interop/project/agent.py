@@ -4,7 +4,6 @@ import datetime
 from dataclasses import dataclass, field
 
 from qitos_min import Action, AgentModule, Decision, StateSchema, ToolRegistry
-
 from qitos_min.snowl import QitOSAdapter
 
 

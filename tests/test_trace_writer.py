@@ -35,6 +35,8 @@ def test_a_folder_exports_to_the_payload_of_its_run(tmp_path):
     from_folder = snowl_compat.build_payload(tmp_path / "run", extended=True, issues=issues)
     from_result = snowl_compat.build_payload(result, engine=engine, extended=True)
     assert issues == []
+    assert from_folder["run"].pop("source") == str(tmp_path / "run")
+    assert from_result["run"].pop("source") is None
     assert from_folder == from_result
 
 

@@ -233,7 +233,7 @@ BAD = [
     (["show"], b"", 2, "usage: "),
     (["show", "a", "b"], b"", 2, "usage: "),
     (["show", "没有"], b"", 1, f"没有: cannot be read: {os.strerror(2)}\n"),
-    (["show", "-"], b"{", 1, "standard input: expected JSON"),
+    (["show", "-"], b"{", 1, "-: expected JSON"),
 ]
 
 

@@ -32,14 +32,14 @@ Column = tuple[str, int, bool]
 def show(run: str) -> int:
     """Print the page of a run and return the exit code of a command.
 
-    ``run`` is what ``snowl_compat.read_run`` takes, or ``-`` for JSON on standard
+    ``run`` is what ``snowl_compat.read_run`` takes, or ``-`` for standard
     input. 0 is fine, also when the reader closed the pipe; 1 is a run that cannot be
     read, told in one line on standard error.
     """
     if sys.stdout is None:
         return _refused("standard output: cannot be written: it is closed")
     try:
-        text = page(build_payload(_read(run), extended=True))
+        text = page(build_payload(read_run(run), extended=True))
     except SnowlCompatError as error:
         return _refused(str(error))
     except OSError as error:
@@ -52,15 +52,6 @@ def show(run: str) -> int:
         # Whoever read us has enough; the interpreter's last flush goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
-
-
-def _read(run: str) -> Any:
-    if run != "-":
-        return read_run(run)
-    try:
-        return json.loads(sys.stdin.buffer.read())
-    except ValueError as error:
-        raise SnowlCompatError(f"expected JSON: {error}", "standard input") from None
 
 
 def _refused(line: str) -> int:

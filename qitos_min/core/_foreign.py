@@ -5,13 +5,30 @@ from __future__ import annotations
 import contextvars
 import inspect
 import threading
+import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from ._json import to_json_value
 from ._limits import check_timeout
+from ._shorten import shortened
 
-__all__ = ["described", "guarded", "in_thread", "outcome", "settled"]
+__all__ = [
+    "described",
+    "error_text",
+    "guarded",
+    "in_thread",
+    "outcome",
+    "settled",
+    "traced",
+]
+
+_MOST_INNER = 20
+"""Exceptions of a group that a message names."""
+_MOST_FRAMES = 20
+_MOST_TRACED = 20_000
+"""Characters of a traceback."""
 
 
 def outcome(work: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:
@@ -30,11 +47,45 @@ def guarded(work: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | 
     return value, error
 
 
+def error_text(error: BaseException) -> str:
+    """What an exception says, as JSON can hold it; the type's name if it says nothing."""
+    return _said(error) or type(error).__name__
+
+
 def described(error: BaseException) -> str:
     """Type and message of an exception, even of one that cannot say its message."""
-    text, _ = outcome(str, error)
-    kind = type(error).__name__
+    text, kind = _said(error), type(error).__name__
     return f"{kind}: {text}" if text else kind
+
+
+def _said(error: BaseException) -> str:
+    """The message; that of a group names the exceptions in it."""
+    text, _ = outcome(str, error)
+    text = to_json_value(text) or ""
+    # By attribute: the class of groups is built in from 3.11 on and a package before.
+    inner = getattr(error, "exceptions", None)
+    if not isinstance(inner, (list, tuple)):
+        return text
+    told = [described(e) for e in inner[:_MOST_INNER] if isinstance(e, BaseException)]
+    if len(inner) > _MOST_INNER:
+        told.append(f"and {len(inner) - _MOST_INNER} more")
+    return f"{text}: {'; '.join(told)}" if told else text
+
+
+def traced(error: BaseException) -> str:
+    """The last 20 frames of an exception as text, as JSON can hold it.
+
+    Its causes are told too, and from Python 3.11 on what is in a group.
+    """
+    told, _ = guarded(_formatted, error)
+    return to_json_value(told) or described(error)
+
+
+def _formatted(error: BaseException) -> str:
+    found = traceback.TracebackException(
+        type(error), error, error.__traceback__, limit=-_MOST_FRAMES
+    )
+    return shortened("".join(found.format()).rstrip(), _MOST_TRACED)
 
 
 def in_thread(

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from ._foreign import described, guarded, in_thread, settled
+from ._foreign import described, guarded, in_thread, settled, traced
 from ._json_schema import Fault, check_value, detach_json
-from ._tool_output import limit_output
+from ._tool_output import limit_output, raised
 from .action import Action
 from .tool import BaseTool, ToolPermissionSpec, ToolSpec
 from .tool_result import ToolErrorKind, ToolResult, ToolResultStatus
@@ -97,6 +97,7 @@ def _refusal(call: _Call) -> ToolResult | None:
         if fault is not None:
             return ToolResult(
                 status=status,
+                metadata={} if error is None else {"traceback": traced(error)},
                 error_kind=kind,
                 error_code=fault.code,
                 error=fault.message,
@@ -336,9 +337,7 @@ def _attempt(
         if isinstance(error, KeyboardInterrupt):
             raise error
     if error is not None:
-        text = described(error)
-        code = "tool_execution_failed"
-        return ToolResult.execution_error(code=code, error=text), error
+        return raised(error), error
     result, broken = guarded(ToolResult.from_value, value)
     if broken is None:
         return result, None
@@ -370,7 +369,7 @@ def _after_failure(
     if problem is None and value is not None:
         changed, problem = guarded(ToolResult.from_value, value)
         if problem is None:
-            changed.metadata["failure"] = result.error
+            changed.metadata.update(result.metadata, failure=result.error)
             result = changed
     if problem is not None:
         result.metadata["on_failure_error"] = described(problem)

@@ -11,6 +11,7 @@ from typing import Any
 from ._adapt import as_tool, is_function, shown
 from ._foreign import guarded
 from ._json import to_json_value
+from ._shorten import summary
 from ._tool_call import call_tool, unknown_tool
 from .action import Action
 from .tool import (
@@ -56,6 +57,9 @@ class ToolRegistry:
 
     def __len__(self) -> int:
         return len(self._tools)
+
+    def __repr__(self) -> str:
+        return summary(self, ", ".join(self.list_tools()), tools=len(self))
 
     def copy(self) -> ToolRegistry:
         """A registry with the same tools, which later changes here do not reach."""

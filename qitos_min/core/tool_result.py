@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, get_args
 
 from ._contract import ContractError, check_fields, is_count, strict_copy
-from ._json import dumps, to_json_value
+from ._json import to_json_value
 from ._redact import redact
+from ._shorten import fitted, joined
 from ._tool_result_checks import (
     FIELD_CHECKS,
     STATE_CHECKS,
@@ -34,7 +34,6 @@ __all__ = [
 ]
 
 _SCHEMA_FAMILY = "qitos.tool_result/"
-_CUT_MARK = "...[TRUNCATED]"
 
 
 class ToolResultContractError(ContractError):
@@ -195,13 +194,13 @@ class ToolResult:
     @property
     def text(self) -> str:
         """Error, if any, and output as one text; values that are no text as JSON."""
-        return _joined(self.error or self.error_code, self.output)
+        return joined(self.error or self.error_code, self.output)
 
     @property
     def model_text(self) -> str:
         """Like :attr:`text`, as a model should see it, with the recovery hint."""
         shown = self.output if self.model_output is None else self.model_output
-        return _joined(self.error or self.error_code, shown, self.recovery_hint)
+        return joined(self.error or self.error_code, shown, self.recovery_hint)
 
     def to_dict(self) -> dict[str, Any]:
         """The 35 fields as JSON values, and ``success``; reading it back is exact."""
@@ -218,8 +217,9 @@ class ToolResult:
 
         ``model_output`` falls back to the output. A part counts as long as it is in
         JSON text. Keys and fixed words count too, up to half of the budget; short parts
-        stay whole, the long ones share the rest. A part that is cut becomes text and
-        ends in ``...[TRUNCATED]``.
+        stay whole, the long ones share the rest, and so do the parts of an output that
+        is an object. What is cut becomes text that keeps its beginning and its end,
+        with ``...[TRUNCATED]`` between them.
         """
         if not is_count(max_chars):
             raise ValueError(f"max_chars must be an int >= 0, got {max_chars!r}")
@@ -227,20 +227,8 @@ class ToolResult:
         if record["model_output"] is None:
             record["model_output"] = record["output"]
         view = {name: record[name] for name in _MODEL_FIELDS}
-        sizes = {
-            name: _size(value)
-            for name, value in view.items()
-            if name not in _NEVER_CUT and value is not None
-        }
-        frame = len(dumps({**view, **dict.fromkeys(sizes, "")}))
-        room = max_chars - min(frame, max_chars // 2)
-        by_size = sorted(sizes, key=lambda name: sizes[name])
-        for index, name in enumerate(by_size):
-            share = room // (len(sizes) - index)
-            if sizes[name] > share:
-                view[name] = _cut(_joined(view[name]), share)
-            room -= _size(view[name])
-        return view
+        # With other arguments the suggested call would be another one.
+        return fitted(view, max_chars, whole=_NEVER_CUT, flat=["next_action"])
 
     def to_trace_safe_dict(self) -> dict[str, Any]:
         """Everything but the output, without secrets and host paths.
@@ -251,7 +239,7 @@ class ToolResult:
         record = self.to_dict()
         output = record.pop("output")
         safe, removed = redact(record)
-        removed["output_chars"] = len(_joined(output))
+        removed["output_chars"] = len(joined(output))
         safe["redaction"] = removed
         return safe
 
@@ -349,7 +337,7 @@ def _from_legacy(value: dict[str, Any], metadata: dict[str, Any]) -> dict[str, A
     }
     if status == "success" and not error:
         return read
-    text = _joined(error) or "the tool did not say what went wrong"
+    text = joined(error) or "the tool did not say what went wrong"
     if status not in get_args(ToolResultStatus):
         return read | _failure("execution", "legacy_status_unknown", text, {})
     # A success with an error is none.
@@ -371,24 +359,3 @@ def _read_refs(value: Any) -> Any:
         return tuple(ArtifactRef.from_dict(item) for item in value)
     except (ArtifactContractError, TypeError):
         return value
-
-
-def _joined(*parts: Any) -> str:
-    """The parts that are not None, one per line; what is no text as JSON."""
-    return "\n".join(
-        part if isinstance(part, str) else dumps(part)
-        for part in parts
-        if part is not None
-    )
-
-
-def _size(value: Any) -> int:
-    """Characters of a value in JSON text; the quotes of a text do not count."""
-    return len(dumps(value)) - 2
-
-
-def _cut(text: str, limit: int) -> str:
-    """The longest beginning of a text that fits with the mark, or a part of the mark."""
-    fits = range(min(len(text), max(0, limit - len(_CUT_MARK))) + 1)
-    found = bisect_right(fits, limit, key=lambda end: _size(text[:end] + _CUT_MARK))
-    return text[: found - 1] + _CUT_MARK if found else _CUT_MARK[:limit]

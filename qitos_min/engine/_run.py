@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..core._foreign import guarded
+from ..core._foreign import described, error_text, guarded, traced
 from ..core._json import to_json_value
 from ..core.agent_spec import AgentSpec
 from ..core.decision import Decision
@@ -22,13 +22,13 @@ from ..core.state import StateSchema
 from ..core.task import Task, TaskBudget
 from ..core.tool_registry import ToolRegistry
 from ._handoff_runtime import filtered, handed_over
-from ._recording import Recording, error_text
+from ._recording import LOG, Recording
 from .cancellation import CancelMode, CancelToken
 from .hooks import HookContext
 from .recovery import RecoveryDecision, asked, category_of
 from .states import RuntimeBudget, RuntimePhase, StepRecord
 
-__all__ = ["Run", "Seat", "error_text"]
+__all__ = ["Run", "Seat"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,12 +299,21 @@ class Run(Recording):
             note=to_json_value(answer.note),
         )
         if not recovered and self.failure is None:
-            kind = type(error).__name__
-            info = RuntimeErrorInfo(category, self.phase.value, self.step_id, kind, text)
-            self.failure = info.to_dict()
             if self.stop_reason is None:
                 self.stop_reason = answer.stop_reason or StopReason.UNRECOVERABLE_ERROR
+            self._keep_failure(error, category)
         self.hook("on_recover", error)
+
+    def _keep_failure(self, error: BaseException, category: ErrorCategory) -> None:
+        """Keep what ends the run, and log it, once."""
+        phase, step_id, kind = self.phase.value, self.step_id, type(error).__name__
+        info = RuntimeErrorInfo(
+            category, phase, step_id, kind, error_text(error), traced(error)
+        )
+        self.failure = info.to_dict()
+        words = (self.run_id, phase, step_id, described(error))
+        # A program's own handlers and filters may raise; the run is not theirs.
+        guarded(lambda: LOG.error("%s failed in %s of step %d: %s", *words, exc_info=error))
 
     # The end
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..core._foreign import outcome
+from ..core._foreign import error_text, outcome
 from ..core._json import to_json_value
+from ..core._shorten import summary
 from ..core.errors import ErrorCategory, QitosRuntimeError, StopReason
 from ..core.state import StateSchema
 from ..core.task import Task
-from ._recording import error_text
 from ._result import EngineResult, result_of
 from ._run import Run
 from ._stages import run_step
@@ -37,6 +37,11 @@ class EngineSession:
         self._started = False
         self.result: EngineResult | None = None
         """The result, once the run is over."""
+
+    def __repr__(self) -> str:
+        run = self._run
+        over = self.result is not None
+        return summary(self, run_id=run.run_id, steps=len(run.records), over=over)
 
     def run(self) -> EngineResult:
         """Take all the steps that are left and return the result."""

@@ -214,7 +214,7 @@ def _say_results(run: Run, results: list[ToolResult]) -> None:
 
 
 def _seen(result: ToolResult) -> Any:
-    """What agents and critics see of a result: its output, or what failed."""
+    """What agents and critics see of a result: its output; of a failure that too."""
     if result.is_success:
         return result.output
     return {
@@ -222,6 +222,7 @@ def _seen(result: ToolResult) -> Any:
         "status": result.status,
         "error": result.error,
         "error_code": result.error_code,
+        "output": result.output,
     }
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from ..core._foreign import guarded
+from ..core._foreign import error_text, guarded
 from ..core._json import to_json_value
 from ..core.errors import ErrorCategory, QitosRuntimeError, StopReason
 from ..core.state import StateSchema
-from ._run import Run, error_text
+from ._run import Run
 from .critic import critic_name
 from .critic_result import CriticResult
 from .states import RuntimePhase

@@ -108,7 +108,7 @@ class StepRecord:
     model_response: dict[str, Any] = field(default_factory=dict)
     actions: list[Any] = field(default_factory=list)
     action_results: list[Any] = field(default_factory=list)
-    """Outputs in the order of the actions; a failed call is a dict with error."""
+    """Outputs in the order of the actions; a failed call is a dict with error and output."""
     tool_invocations: list[dict[str, Any]] = field(default_factory=list)
     action_execution: dict[str, Any] = field(default_factory=dict)
     critic_outputs: list[dict[str, Any]] = field(default_factory=list)

@@ -8,6 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..core._shorten import summary
 from ..core.artifact import ArtifactContractError, ArtifactRef
 from ._folder import read_regular
 
@@ -44,6 +45,9 @@ class FileArtifactStore:
             )
         self.root = Path(root)
         self.max_artifact_bytes = max_artifact_bytes
+
+    def __repr__(self) -> str:
+        return summary(self, str(self.root))
 
     def put(self, ref: ArtifactRef, body: bytes) -> ArtifactRef:
         """Stores ``body`` and returns ``ref``; storing it again changes nothing.

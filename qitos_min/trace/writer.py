@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from ..core._json import dumps
+from ..core._shorten import summary
 from ..engine.states import RuntimeEvent, StepRecord, utc_now
 
 __all__ = ["TraceWriter"]
 
 _FILES = ("manifest.json", "steps.jsonl", "events.jsonl")
 _SCHEMA_VERSION = "v1"
+_STATUS = dict.fromkeys(("interrupt", "cancelled_immediate", "cancelled_after_step"), "stopped")
 
 
 class TraceWriter:
@@ -22,7 +24,8 @@ class TraceWriter:
     ``folder`` is made if it is missing; one that holds a run already is a
     ``ValueError``, because two runs in one folder can no longer be told apart.
     Every finished step is on disk when the next begins, so that a killed
-    process loses none; until the end the manifest says ``running``.
+    process loses none; until the end the manifest says ``running``, then
+    ``completed``, ``failed``, or ``stopped`` when Ctrl-C or ``cancel`` ended the run.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -33,6 +36,9 @@ class TraceWriter:
         self._manifest: dict[str, Any] = {}
         self._steps: Any = None
         self._events: Any = None
+
+    def __repr__(self) -> str:
+        return summary(self, str(self.folder))
 
     def start(
         self, run_id: str, config: Mapping[str, Any], specs: list[dict[str, Any]]
@@ -83,17 +89,18 @@ class TraceWriter:
         self._steps.close()
         failures = [result.failure] if result.failure else []
         task_result = result.task_result.to_dict()
+        reason = task_result["stop_reason"]
         self._manifest.update(
-            status="failed" if failures else "completed",
+            status="failed" if failures else _STATUS.get(reason, "completed"),
             updated_at=utc_now(),
             summary={
-                "stop_reason": task_result["stop_reason"],
+                "stop_reason": reason,
                 "final_result": task_result["final_result"],
                 "steps": result.step_count,
                 "failure_report": {
                     "failure_count": len(failures),
                     "failures": failures,
-                    "stop_reason": task_result["stop_reason"],
+                    "stop_reason": reason,
                 },
                 "token_usage": result.total_tokens,
                 "latency_seconds": result.runtime_seconds,

@@ -7,6 +7,7 @@ takes over to publish the report, which needs approval. No model, no network.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from dataclasses import dataclass, field
@@ -191,6 +192,8 @@ def main(argv: list[str] | None = None) -> int:
             writer = TraceWriter(args.trace)
         except ValueError as error:
             parser.exit(1, f"{parser.prog}: {error}\n")
+    # What fails is said below, in one line.
+    logging.getLogger("qitos_min").addHandler(logging.NullHandler())
     engine = build_engine(llm=llm, trace_writer=writer)
     result = engine.run(TASK)
     text = snowl_compat.export_json(result, engine=engine, indent=2)

@@ -75,7 +75,9 @@ class DelegateTool(BaseTool):
         )
         if said is not None:
             return ToolResult.execution_error(
-                code="delegate_failed", error=f"{name} failed: {said}"
+                code="delegate_failed",
+                error=f"{name} failed: {said}",
+                metadata={"traceback": result.failure["traceback"]},
             )
         return ToolResult(
             output={

@@ -135,7 +135,8 @@ class Engine:
 
         ``state_kwargs`` go to the agent's ``init_state``; what that raises is
         raised here, for nothing has started yet. After that only
-        ``KeyboardInterrupt`` comes out, with the result on ``last_result``.
+        ``KeyboardInterrupt`` comes out, with the result on ``last_result``. A run that
+        fails is logged once, at ERROR on the logger ``qitos_min``, with its traceback.
         """
         return self.session(task, **state_kwargs).run()
 

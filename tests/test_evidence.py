@@ -65,7 +65,8 @@ FAILURES = {
 }
 if os.name == "posix":
     FAILURES["a command out of time"] = Action(
-        "run_command", {"command": "echo FAILED test_''sum; echo w''hy >&2; sleep 9", "timeout": 0.3}
+        "run_command",
+        {"command": "echo FAILED test_''sum; echo w''hy >&2; sleep 9", "timeout": 0.3},
     )
 
 
@@ -127,7 +128,7 @@ def test_a_critic_that_looks_for_failures_still_finds_them():
 
 
 @pytest.mark.parametrize("limit", range(0, 40))
-@pytest.mark.parametrize("text", ["", "abc", "abcdefghij" * 4, "\n\"\\" * 20, "\u5bd2" * 30])
+@pytest.mark.parametrize("text", ["", "abc", "abcdefghij" * 4, '\n"\\' * 20, "\u5bd2" * 30])
 @pytest.mark.parametrize("size", [len, lambda text: len(json.dumps(text, ensure_ascii=False)) - 2])
 def test_a_text_is_cut_in_its_middle_and_no_more_than_needed(text, limit, size):
     short = shortened(text, limit, size)
@@ -149,7 +150,11 @@ LONG_LINES = "".join(f"item number {n}\n" for n in range(3000))
 @pytest.mark.parametrize(
     "output",
     [
-        {"returncode": 1, "stdout": LONG_LINES + "LAST", "stderr": "FIRST\n" + LONG_LINES + "cannot link"},
+        {
+            "returncode": 1,
+            "stdout": LONG_LINES + "LAST",
+            "stderr": "FIRST\n" + LONG_LINES + "cannot link",
+        },
         {"stderr": "FIRST cannot link", "stdout": LONG_LINES + "LAST"},
         {"stdout": LONG_LINES + "LAST", "stderr": "FIRST cannot link", "files": [LONG_LINES] * 3},
         {"ran": {"stdout": LONG_LINES + "LAST", "stderr": "FIRST" + LONG_LINES + "cannot link"}},
@@ -173,7 +178,9 @@ def test_short_parts_of_an_object_stay_as_they_are():
     assert len(json.dumps(kept)) == 300
     names = {f"a_long_name_{n}": n for n in range(1000)}
     view = ToolResult(output=names).to_model_dict(max_chars=400)
-    assert isinstance(view["model_output"], str) and '"a_long_name_999": 999}' in view["model_output"]
+    assert (
+        isinstance(view["model_output"], str) and '"a_long_name_999": 999}' in view["model_output"]
+    )
 
 
 @posix_only

@@ -69,7 +69,10 @@ def raising(kind, *args):
 
 
 FAILING = {
-    "a key error says only its key": (lambda *_: missing_key(), r"in missing_key\n.*KeyError: 'zzz'$"),
+    "a key error says only its key": (
+        lambda *_: missing_key(),
+        r"in missing_key\n.*KeyError: 'zzz'$",
+    ),
     "causes are told": (
         lambda *_: chained(),
         r"KeyError: 'zzz'\n\nThe above exception was the direct cause .*ValueError: no such thing$",
@@ -170,7 +173,9 @@ def test_a_failed_run_is_logged_once_with_its_traceback(caplog):
         ([Decision.handoff("nobody")], {}, 1),
     ],
 )
-def test_what_is_recovered_or_a_tools_own_is_no_error_of_the_log(caplog, decisions, options, logged):
+def test_what_is_recovered_or_a_tools_own_is_no_error_of_the_log(
+    caplog, decisions, options, logged
+):
     chosen = {
         "recovering": {"recovery_policy": RecoveryPolicy()},
         "judged": {"critics": [ScriptedCritic(OSError("down"))]},
@@ -218,7 +223,10 @@ print(Broken().run("x"))
     [
         ("", True),
         ("import logging; logging.basicConfig(filename='log.txt')\n", False),
-        ("import logging; logging.getLogger('qitos_min').addHandler(logging.NullHandler())\n", False),
+        (
+            "import logging; logging.getLogger('qitos_min').addHandler(logging.NullHandler())\n",
+            False,
+        ),
     ],
 )
 def test_a_program_sees_the_failure_on_stderr_unless_it_says_otherwise(tmp_path, before, shown):
@@ -259,7 +267,9 @@ def test_a_tools_exception_has_its_frames_in_the_results_metadata():
 
     result = tools(work).call("work")
     assert result.error == "KeyError: 'zzz'"
-    assert re.search(r"in work\n.*in missing_key\n.*KeyError: 'zzz'$", result.metadata["traceback"], re.S)
+    assert re.search(
+        r"in work\n.*in missing_key\n.*KeyError: 'zzz'$", result.metadata["traceback"], re.S
+    )
     assert "traceback" not in result.to_model_dict()
     checked = ToolRegistry().register(Checking()).call("work")
     assert checked.error_code == "validation_failed"
@@ -336,7 +346,10 @@ PARTS = [
     ),
     ({"env": "/tmp"}, "env must be an Env, got '/tmp'; HostEnv('/tmp') makes one"),
     ({"env": HostEnv}, "env must be an Env, got a class"),
-    ({"env": Half()}, "env must be an Env, got Half, which lacks setup, step, is_terminal, teardown"),
+    (
+        {"env": Half()},
+        "env must be an Env, got Half, which lacks setup, step, is_terminal, teardown",
+    ),
     ({"protocol": 5}, "protocol must be a Protocol or the name of one, got 5"),
     (
         {"protocol": Half()},
@@ -352,6 +365,7 @@ PARTS = [
         {"agent": ScriptedAgent(model_parser=History())},
         "parser must be a function or have parse(), got History",
     ),
+    ({"parser": Half}, "parser must be a function or have parse(), got a class"),
     ({"history": []}, "history must be a History, got []"),
     ({"history": Half()}, "history must be a History, got Half, which lacks retrieve"),
     ({"agent": ScriptedAgent(history="h")}, "history must be a History, got 'h'"),
@@ -394,8 +408,7 @@ def test_a_hook_that_cannot_work_is_refused_later_too():
     with pytest.raises(TypeError) as caught:
         engine.register_hook(print)
     assert str(caught.value) == (
-        "hook must be an EngineHook or have some of its methods,"
-        " got builtin_function_or_method"
+        "hook must be an EngineHook or have some of its methods," " got builtin_function_or_method"
     )
     assert engine.hooks == []
 
@@ -407,14 +420,16 @@ def test_objects_with_the_methods_a_run_uses_are_parts():
     def having(names):
         return SimpleNamespace(**dict.fromkeys(names.split(), nothing))
 
-    history = having("append")
-    history.retrieve = list
+    class Listed(list):
+        def retrieve(self):
+            return list(self)
+
     env = having("setup reset observe step is_terminal teardown")
     options = {
         "trace_writer": having("start write_event write_step finalize"),
         "checkpoint_store": having("append"),
         "env": env,
-        "history": history,
+        "history": Listed(),
         "hooks": [having("on_step_end"), EngineHook()],
         "recovery_policy": having("reset handle"),
         "tracing_provider": object(),
@@ -434,7 +449,10 @@ def test_objects_with_the_methods_a_run_uses_are_parts():
     [
         ([], "none"),
         (["run_a"], "'run_a'"),
-        ([f"run_{n:02}" for n in range(12)], "2 others and " + ", ".join(f"'run_{n:02}'" for n in range(2, 12))),
+        (
+            [f"run_{n:02}" for n in range(12)],
+            "2 others and " + ", ".join(f"'run_{n:02}'" for n in range(2, 12)),
+        ),
     ],
 )
 def test_an_unknown_run_names_the_store_and_the_runs_it_has(tmp_path, held, runs):

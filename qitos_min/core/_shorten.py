@@ -8,7 +8,16 @@ from typing import Any
 
 from ._json import dumps
 
-__all__ = ["CUT_MARK", "both_ends", "brief", "fitted", "joined", "shortened", "summary", "within"]
+__all__ = [
+    "CUT_MARK",
+    "both_ends",
+    "brief",
+    "fitted",
+    "joined",
+    "shortened",
+    "summary",
+    "within",
+]
 
 CUT_MARK = "...[TRUNCATED]"
 

@@ -62,22 +62,24 @@ def first(given: Any, source: Any, name: str, default: Any = None) -> Any:
 
 def checked_part(argument: str, part: Any) -> Any:
     """A part that has what a run uses of it, or None; else a ``TypeError``."""
-    kind = _KINDS[argument]
+    kind, plain = _KINDS[argument], isinstance(part, (type, *_PLAIN))
     lacking = [name for name in kind.uses if getattr(part, name, None) is None]
-    if part is None or not (lacking or isinstance(part, (type, *_PLAIN))):
+    fits = not lacking and not isinstance(part, type) if kind.uses else not plain
+    if part is None or fits:
         return part
     text = f"{argument} must be {kind.what}, got {_given(part)}"
     if kind.maker and isinstance(part, (str, os.PathLike)):
         text += f"; {kind.maker}({brief(os.fspath(part))}) makes one"
-    elif not isinstance(part, (type, *_PLAIN)):
+    elif not plain:
         text += f", which lacks {', '.join(lacking)}"
     raise TypeError(text)
 
 
 def checked_parser(parser: Any) -> Any:
     """A parser, or None: something to call, or with a method ``parse``."""
-    if parser is None or callable(getattr(parser, "parse", parser)):
-        return parser
+    if not isinstance(parser, type):
+        if parser is None or callable(getattr(parser, "parse", parser)):
+            return parser
     raise TypeError(f"parser must be a function or have parse(), got {_given(parser)}")
 
 
@@ -87,8 +89,7 @@ def checked_hook(argument: str, hook: Any) -> Any:
     if known and not isinstance(hook, type):
         return hook
     raise TypeError(
-        f"{argument} must be an EngineHook or have some of its methods,"
-        f" got {_given(hook)}"
+        f"{argument} must be an EngineHook or have some of its methods, got {_given(hook)}"
     )
 
 

@@ -73,7 +73,7 @@ class DelegateTool(BaseTool):
             stop_reason=status,
             steps=result.step_count,
         )
-        if said is not None:
+        if result.failure is not None:
             return ToolResult.execution_error(
                 code="delegate_failed",
                 error=f"{name} failed: {said}",

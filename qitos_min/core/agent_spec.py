@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from ._json import to_json_value
+from ._contract import Record
 from ._limits import check_count
 
 __all__ = [
@@ -35,7 +35,7 @@ class ContextStrategy(str, Enum):
 
 
 @dataclass
-class HandoffContext:
+class HandoffContext(Record):
     """What goes along with a handoff."""
 
     strategy: ContextStrategy = ContextStrategy.SUMMARY
@@ -55,10 +55,6 @@ class HandoffContext:
             )
         if self.max_history_rounds is not None:
             check_count(self.max_history_rounds, "max_history_rounds", least=0)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The four fields as strict JSON, detached."""
-        return to_json_value(self)
 
 
 class StateAdapter:

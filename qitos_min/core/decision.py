@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._json import to_json_value
+from ._contract import Record
 from .action import Action
 
 __all__ = ["Decision"]
@@ -14,7 +14,7 @@ _MODES = ("act", "final", "wait", "branch", "handoff")
 
 
 @dataclass
-class Decision:
+class Decision(Record):
     """One step's choice; make it with the factory of its mode."""
 
     mode: str
@@ -68,10 +68,6 @@ class Decision:
     ) -> Decision:
         """Give the run to the agent registered under a name."""
         return cls("handoff", target=target, rationale=rationale, meta=meta or {})
-
-    def to_dict(self) -> dict[str, Any]:
-        """The seven fields as strict JSON, detached."""
-        return to_json_value(self)
 
     def validate(self) -> None:
         """Raise ``ValueError`` naming what the mode lacks."""

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._json import to_json_value
+from ._contract import Record
 from .errors import ErrorCategory, QitosRuntimeError
 
 __all__ = ["Env", "EnvCapabilityError", "EnvObservation", "EnvStepResult"]
@@ -28,19 +28,15 @@ class EnvCapabilityError(QitosRuntimeError):
 
 
 @dataclass
-class EnvObservation:
+class EnvObservation(Record):
     """What the environment shows the agent."""
 
     data: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The two fields as strict JSON, detached."""
-        return to_json_value(self)
-
 
 @dataclass
-class EnvStepResult:
+class EnvStepResult(Record):
     """What one step changed in the environment."""
 
     observation: EnvObservation = field(default_factory=EnvObservation)
@@ -49,10 +45,6 @@ class EnvStepResult:
     reward: float | None = None
     info: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The five fields as strict JSON, detached."""
-        return to_json_value(self)
 
 
 class Env(ABC):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ..core._json import to_json_value
+from ..core._contract import Record
 
 __all__ = ["CriticResult"]
 
@@ -14,7 +14,7 @@ _ACTIONS = ("continue", "stop", "retry")
 
 
 @dataclass
-class CriticResult:
+class CriticResult(Record):
     """A verdict: go on, stop the run, or try the step again."""
 
     action: str = "continue"
@@ -67,7 +67,3 @@ class CriticResult:
             result.instruction_patch,
             result.state_patch,
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The seven fields as strict JSON, detached."""
-        return to_json_value(self)

@@ -163,8 +163,9 @@ class _Exported(Record):
         if not isinstance(payload, dict):
             raise ValueError(f"{name} needs a dict, got {type(payload).__name__}")
         known = {f.name: f.default is f.default_factory is MISSING for f in fields(cls)}
-        for key in sorted(payload.keys() - known.keys(), key=str):
-            raise ValueError(f"unknown field {key!r} of {name}")
+        unknown = sorted(payload.keys() - known.keys(), key=str)
+        if unknown:
+            raise ValueError(f"unknown field {unknown[0]!r} of {name}")
         for key, is_required in known.items():
             if is_required and key not in payload:
                 raise ValueError(f"field {key!r} of {name} is missing")

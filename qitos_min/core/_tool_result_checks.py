@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 from ._contract import FieldCheck, is_count, is_flag, is_text, one_of, or_none
+from ._limits import is_number
 from .artifact import ArtifactRef
 from .session import AttemptIdentity
 
@@ -52,8 +53,7 @@ def _is_object(value: Any) -> bool:
 
 def _is_duration(value: Any) -> bool:
     # The comparison is false for NaN, and exact for an int too large for a float.
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and 0 <= value <= sys.float_info.max
+    return is_number(value) and 0 <= value <= sys.float_info.max
 
 
 def _are_counts(value: Any) -> bool:

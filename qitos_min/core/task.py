@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ._contract import Record
-from ._limits import check_count
+from ._limits import check_count, is_number
 
 __all__ = ["Task", "TaskBudget", "TaskResource", "TaskResult", "check_limits"]
 
@@ -93,8 +93,7 @@ def check_limits(budget: Any) -> None:
         if getattr(budget, name) is not None:
             check_count(getattr(budget, name), name, least=0)
     seconds = budget.max_runtime_seconds
-    number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
-    if seconds is not None and not (number and seconds >= 0):
+    if seconds is not None and not (is_number(seconds) and seconds >= 0):
         raise ValueError(
             f"max_runtime_seconds must be a number of at least 0, got {seconds!r}"
         )

@@ -63,6 +63,14 @@ def publish(text: str) -> str:
 class _WeatherAgent(AgentModule):
     """What planner and writer share: the state, and how results get into it."""
 
+    system_prompt = ""
+
+    def build_system_prompt(self, state: WeatherState) -> str:
+        return self.system_prompt
+
+    def decide(self, state: WeatherState, observation: Any) -> Decision | None:
+        return self.script(state, observation) if self.llm is None else None
+
     def init_state(self, task: str, **kwargs: Any) -> WeatherState:
         return WeatherState(task=task, **kwargs)
 
@@ -86,16 +94,12 @@ class Planner(_WeatherAgent):
     """Reads and reckons, then hands over."""
 
     name = "planner"
+    system_prompt = (
+        "You find out the average of monday, tuesday and wednesday with the tools,"
+        " then hand over to the writer with transfer_to_writer."
+    )
 
-    def build_system_prompt(self, state: WeatherState) -> str:
-        return (
-            "You find out the average of monday, tuesday and wednesday with the tools,"
-            " then hand over to the writer with transfer_to_writer."
-        )
-
-    def decide(self, state: WeatherState, observation: Any) -> Decision | None:
-        if self.llm is not None:
-            return None
+    def script(self, state: WeatherState, observation: Any) -> Decision:
         if not state.readings:
             days = [Action("read_log", {"day": day}) for day in _LOG]
             return Decision.act(days, rationale="look at every day")
@@ -110,13 +114,9 @@ class Writer(_WeatherAgent):
     """Publishes what the planner found."""
 
     name = "writer"
+    system_prompt = "You publish one sentence with the average, then give it as the answer."
 
-    def build_system_prompt(self, state: WeatherState) -> str:
-        return "You publish one sentence with the average, then give it as the answer."
-
-    def decide(self, state: WeatherState, observation: Any) -> Decision | None:
-        if self.llm is not None:
-            return None
+    def script(self, state: WeatherState, observation: Any) -> Decision:
         text = f"It was {state.average} °C on average."
         if not state.report:
             return Decision.act(Action("publish", {"text": text}))

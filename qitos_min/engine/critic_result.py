@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ..core._contract import Record
@@ -58,12 +58,6 @@ class CriticResult(Record):
         if not isinstance(result.state_patch, (Mapping, type(None))):
             kind = type(result.state_patch).__name__
             raise ValueError(f"state_patch must be a mapping of fields, got {kind}")
-        return cls(
-            word,
-            "" if result.reason is None else result.reason,
-            result.score,
-            {} if result.details is None else result.details,
-            result.modified_prompt,
-            result.instruction_patch,
-            result.state_patch,
-        )
+        reason = "" if result.reason is None else result.reason
+        details = {} if result.details is None else result.details
+        return replace(result, action=word, reason=reason, details=details)

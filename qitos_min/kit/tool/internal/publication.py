@@ -61,10 +61,9 @@ class SandboxPublicationTool(BaseTool):
         except (FileRefusal, ArtifactContractError) as error:
             return ToolResult.policy_error(code=error.code, error=str(error))
         except OSError as error:
-            reason = error.strerror or type(error).__name__
             return ToolResult.execution_error(
                 code="publication_failed",
-                error=f"nothing was published: {reason}",
+                error=f"nothing was published: {error.strerror or type(error).__name__}",
                 effect_ref=effect,
                 effect_state="rejected",
             )
@@ -79,16 +78,13 @@ class SandboxPublicationTool(BaseTool):
                 reconciliation_required=True,
                 retry_disposition="requires_reconciliation",
             )
+        done = {out.name: out.ref for out in outputs}
         return ToolResult(
-            output=f"published {', '.join(output.name for output in outputs)}",
-            artifact_refs=tuple(output.ref for output in outputs),
+            output=f"published {', '.join(done)}",
+            artifact_refs=tuple(done.values()),
             filesystem_changes=[
-                {
-                    "path": output.name,
-                    "operation": "publish",
-                    "sha256_after": output.ref.sha256,
-                }
-                for output in outputs
+                {"path": name, "operation": "publish", "sha256_after": ref.sha256}
+                for name, ref in done.items()
             ],
             effect_ref=effect,
             effect_state="committed",
@@ -98,25 +94,20 @@ class SandboxPublicationTool(BaseTool):
         """All checks in their order, then the files."""
         self._require_authority(args, context)
         store = self._require_store(context)
-        outputs = [
-            output
+        found = [
+            self._read_output(index, name, store)
             for index, name in enumerate(self._paths)
-            if _path_fault(name) is None
-            and (output := self._read_output(index, name, store)) is not None
+            if not any(is_fault(name) for _, is_fault, _ in _PATH_FAULTS)
         ]
+        outputs = [output for output in found if output is not None]
         self._require_selection(outputs)
-        names = [output.name for output in outputs]
-        found = self._require_sources(names)
+        there = self._require_sources([out.name for out in outputs])
+        new = [NewFile(o.name, o.body, o.mode, replaces=there[o.name]) for o in outputs]
         with _locked(self._env):
             for output in outputs:
                 store.put(output.ref, output.body)
             swap_files(
-                self._env.source,
-                [
-                    NewFile(out.name, out.body, out.mode, replaces=found[out.name])
-                    for out in outputs
-                ],
-                lambda name: self._require_sources([name]),
+                self._env.source, new, lambda name: self._require_sources([name])
             )
         return outputs
 
@@ -232,10 +223,6 @@ _PATH_FAULTS = (
         "a path must lie directly in the workspace",
     ),
 )
-
-
-def _path_fault(name: Any) -> str | None:
-    return next((code for code, is_fault, _ in _PATH_FAULTS if is_fault(name)), None)
 
 
 # A link or special file has no content that could have changed; it has its own code.

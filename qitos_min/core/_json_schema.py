@@ -80,11 +80,9 @@ def same_json(left: Any, right: Any) -> bool:
 
 
 def _check_type(value: Any, schema: dict[str, Any], path: str) -> Fault | None:
-    names = schema.get("type")
-    if names is None:
-        return None
+    names = schema.get("type", [])
     names = names if isinstance(names, list) else [names]
-    if any(_is_type(value, name) for name in names):
+    if not names or any(_is_type(value, name) for name in names):
         return None
     wanted = " or ".join(map(str, names))
     text = f"{_place(path)} must be of type {wanted}, got {type(value).__name__}"

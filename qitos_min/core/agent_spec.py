@@ -30,8 +30,7 @@ class ContextStrategy(str, Enum):
     @classmethod
     def _missing_(cls, value: object) -> ContextStrategy | None:
         # Events and traces write the names, in upper case.
-        word = value.lower() if isinstance(value, str) else None
-        return next((member for member in cls if member.value == word), None)
+        return cls.__members__.get(value.upper()) if isinstance(value, str) else None
 
 
 @dataclass

@@ -7,7 +7,6 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from ....core.artifact import ArtifactContractError, ArtifactRef
@@ -18,6 +17,8 @@ from ...env import WorkspaceEnv, entry_of
 from ._swap import NewFile, RollbackFailed, swap_files
 
 __all__ = ["SandboxPublicationTool"]
+
+_Output = tuple[NewFile, ArtifactRef]
 
 
 class SandboxPublicationTool(BaseTool):
@@ -78,7 +79,7 @@ class SandboxPublicationTool(BaseTool):
                 reconciliation_required=True,
                 retry_disposition="requires_reconciliation",
             )
-        done = {out.name: out.ref for out in outputs}
+        done = {new.name: ref for new, ref in outputs}
         return ToolResult(
             output=f"published {', '.join(done)}",
             artifact_refs=tuple(done.values()),
@@ -101,14 +102,12 @@ class SandboxPublicationTool(BaseTool):
         ]
         outputs = [output for output in found if output is not None]
         self._require_selection(outputs)
-        there = self._require_sources([out.name for out in outputs])
-        new = [NewFile(o.name, o.body, o.mode, replaces=there[o.name]) for o in outputs]
+        self._require_sources(*self._paths)
         with _locked(self._env):
-            for output in outputs:
-                store.put(output.ref, output.body)
-            swap_files(
-                self._env.source, new, lambda name: self._require_sources([name])
-            )
+            for new, ref in outputs:
+                store.put(ref, new.body)
+            files = [new for new, _ in outputs]
+            swap_files(self._env.source, files, self._require_sources)
         return outputs
 
     def _require_authority(self, args: Any, context: dict[str, Any]) -> None:
@@ -159,7 +158,9 @@ class SandboxPublicationTool(BaseTool):
             byte_length=len(body),
             provenance_digest=self._env.input_digest,
         )
-        return _Output(name, body, stat.S_IMODE(mode) & 0o777, ref)
+        # What the source holds by then must be what was copied, or nothing.
+        replaces = name in self._env.input_entries
+        return NewFile(name, body, stat.S_IMODE(mode) & 0o777, replaces), ref
 
     def _require_selection(self, outputs: list[_Output]) -> None:
         for code, is_fault, reason in _PATH_FAULTS:
@@ -171,15 +172,15 @@ class SandboxPublicationTool(BaseTool):
             raise FileRefusal(
                 "publication_selection_invalid", "name at least one file, each once"
             )
-        missing = set(self._paths) - {output.name for output in outputs}
+        missing = set(self._paths) - {new.name for new, _ in outputs}
         if missing:
             raise FileRefusal(
                 "publication_selection_invalid",
                 f"not in the workspace: {', '.join(sorted(missing))}",
             )
 
-    def _require_sources(self, names: list[str]) -> dict[str, bool]:
-        """Which files exist in the source, where all must be as they were copied."""
+    def _require_sources(self, *names: str) -> None:
+        """Files of the source must be as they were copied."""
         source = self._env.source
         if source.resolve() != source:
             raise FileRefusal("publication_link_rejected", "the source became a link")
@@ -189,15 +190,6 @@ class SandboxPublicationTool(BaseTool):
             for name, entry in entries.items():
                 if is_fault(entry, inputs.get(name, "absent")):
                     raise FileRefusal(code, reason, name)
-        return {name: entry != "absent" for name, entry in entries.items()}
-
-
-@dataclass(frozen=True)
-class _Output:
-    name: str
-    body: bytes
-    mode: int
-    ref: ArtifactRef
 
 
 def _is_path(name: Any) -> bool:

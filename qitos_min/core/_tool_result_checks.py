@@ -167,18 +167,8 @@ FIELD_CHECKS: tuple[FieldCheck, ...] = (
         "None or an object of name, args and action_id",
     ),
     (_FIELD, "metadata normalized_request provenance", _is_object, "an object"),
-    (
-        _FIELD,
-        "declared_effects filesystem_changes",
-        _are_objects,
-        "an array of objects",
-    ),
-    (
-        "invalid_artifact_ref",
-        "artifact_refs",
-        _are_refs,
-        "ArtifactRefs with different ids",
-    ),
+    (_FIELD, "declared_effects filesystem_changes", _are_objects, "an array of objects"),
+    ("invalid_artifact_ref", "artifact_refs", _are_refs, "ArtifactRefs with different ids"),
     (
         "invalid_batch_closure",
         "batch_closure",
@@ -194,11 +184,7 @@ STATE_FIELDS = frozenset(
 )
 """The fields that ``state_fault`` looks at; at their defaults they have no fault."""
 
-_KIND_OF_STATUS = {
-    "skipped": "policy",
-    "timed_out": "execution",
-    "cancelled": "execution",
-}
+_KIND_OF_STATUS = {"skipped": "policy", "timed_out": "execution", "cancelled": "execution"}
 _EFFECT_OPEN = ("started", "unknown", "reconciliation_required")
 _EFFECT_RETRYABLE = ("no_effect_declared", "not_started", "rejected")
 
@@ -237,12 +223,8 @@ def _effect_fault(r: Any) -> str | None:
         return "effect_ref is there exactly when effect_state tells of an effect"
     if state == "unknown" and not unknown:
         return "an unknown effect needs outcome_unknown"
-    if state == "reconciliation_required" and not (
-        r.reconciliation_required and unknown
-    ):
-        return (
-            "an effect to reconcile needs reconciliation_required and outcome_unknown"
-        )
+    if state == "reconciliation_required" and not (r.reconciliation_required and unknown):
+        return "an effect to reconcile needs reconciliation_required and outcome_unknown"
     if unknown and state not in _EFFECT_OPEN:
         return f"outcome_unknown needs an effect that is {', '.join(_EFFECT_OPEN)}"
     return None
@@ -260,7 +242,5 @@ def _retry_fault(r: Any) -> str | None:
     if r.retry_disposition == "blocked_worker_running" and not r.worker_still_running:
         return "blocked_worker_running needs a running worker"
     if r.retry_disposition == "requires_reconciliation" and not uncertain:
-        return (
-            "requires_reconciliation needs outcome_unknown or reconciliation_required"
-        )
+        return "requires_reconciliation needs outcome_unknown or reconciliation_required"
     return None

@@ -62,9 +62,7 @@ def check_fields(
             value = getattr(record, name)
             if not holds(value):
                 kind = type(value).__qualname__
-                raise error(
-                    code, f"{name} must be {expected}, got a value of type {kind}"
-                )
+                raise error(code, f"{name} must be {expected}, got a value of type {kind}")
 
 
 def exact_values(value: Mapping[Any, Any], names: Iterable[str]) -> dict[str, Any]:
@@ -76,19 +74,14 @@ def exact_values(value: Mapping[Any, Any], names: Iterable[str]) -> dict[str, An
     found = {name: value[name] for name in names if name in value}
     if missing or len(value) > len(found):
         raise ValueError(
-            f"missing: {', '.join(missing) or 'none'}, "
-            f"unknown: {len(value) - len(found)}"
+            f"missing: {', '.join(missing) or 'none'}, " f"unknown: {len(value) - len(found)}"
         )
     return found
 
 
 def is_count(value: Any) -> bool:
     """Whether ``value`` is an int >= 0, and no bool, that JSON text can hold."""
-    return (
-        isinstance(value, int)
-        and not isinstance(value, bool)
-        and 0 <= value < _INT_LIMIT
-    )
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _INT_LIMIT
 
 
 def is_flag(value: Any) -> bool:

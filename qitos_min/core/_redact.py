@@ -44,8 +44,7 @@ _SECRET_TEXTS = (
         rf"\1{_SECRET}",
     ),
     (
-        rf"(?<![A-Za-z0-9_])((?i:basic)[ \t]+)(?!{_PLAIN_WORD})"
-        r"[A-Za-z0-9+/=_.~-]{6,}",
+        rf"(?<![A-Za-z0-9_])((?i:basic)[ \t]+)(?!{_PLAIN_WORD})" r"[A-Za-z0-9+/=_.~-]{6,}",
         rf"\1{_SECRET}",
     ),
     # JSON web tokens, and keys known by their first letters.

@@ -10,13 +10,7 @@ from typing import Any
 from ._contract import Record
 from ._limits import check_count, check_timeout
 
-__all__ = [
-    "Action",
-    "ActionExecutionPolicy",
-    "ActionKind",
-    "ActionResult",
-    "ActionStatus",
-]
+__all__ = ["Action", "ActionExecutionPolicy", "ActionKind", "ActionResult", "ActionStatus"]
 
 _MODES = ("serial", "sequential", "parallel")
 
@@ -119,15 +113,12 @@ class ActionExecutionPolicy:
 
     def __post_init__(self) -> None:
         if self.mode not in _MODES:
-            raise ValueError(
-                f"unknown mode {self.mode!r}, expected one of {', '.join(_MODES)}"
-            )
+            raise ValueError(f"unknown mode {self.mode!r}, expected one of {', '.join(_MODES)}")
         check_count(self.max_concurrency, "max_concurrency", least=1)
         names = self.parallel_tool_names
         if names is not None:
             if isinstance(names, str) or not all(isinstance(n, str) for n in names):
                 raise TypeError(
-                    "parallel_tool_names must be a collection of tool names, "
-                    f"got {names!r}"
+                    "parallel_tool_names must be a collection of tool names, " f"got {names!r}"
                 )
             object.__setattr__(self, "parallel_tool_names", frozenset(names))

@@ -11,13 +11,7 @@ from typing import Any
 from ._contract import Record
 from ._limits import check_count
 
-__all__ = [
-    "AgentRegistry",
-    "AgentSpec",
-    "ContextStrategy",
-    "HandoffContext",
-    "StateAdapter",
-]
+__all__ = ["AgentRegistry", "AgentSpec", "ContextStrategy", "HandoffContext", "StateAdapter"]
 
 
 class ContextStrategy(str, Enum):

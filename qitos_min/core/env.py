@@ -20,8 +20,7 @@ class EnvCapabilityError(QitosRuntimeError):
 
     def __init__(self, env_name: str, group: str) -> None:
         super().__init__(
-            f"environment {env_name!r} offers no {group!r} operations",
-            ErrorCategory.ENV,
+            f"environment {env_name!r} offers no {group!r} operations", ErrorCategory.ENV
         )
         self.env_name = env_name
         self.group = group
@@ -58,9 +57,7 @@ class Env(ABC):
     name: str = "env"
     version: str = "1.0"
 
-    def setup(
-        self, task: Any = None, workspace: str | None = None, **kwargs: Any
-    ) -> None:
+    def setup(self, task: Any = None, workspace: str | None = None, **kwargs: Any) -> None:
         """Get ready for a task; the default has nothing to prepare."""
 
     @abstractmethod
@@ -77,9 +74,7 @@ class Env(ABC):
     def step(self, action: Any, state: Any = None) -> EnvStepResult:
         """Take note of one step of the agent and return what came of it."""
 
-    def is_terminal(
-        self, state: Any = None, last_result: EnvStepResult | None = None
-    ) -> bool:
+    def is_terminal(self, state: Any = None, last_result: EnvStepResult | None = None) -> bool:
         """Whether the task is over; by default what the last step result says."""
         return last_result is not None and last_result.done
 

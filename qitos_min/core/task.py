@@ -94,6 +94,4 @@ def check_limits(budget: Any) -> None:
             check_count(getattr(budget, name), name, least=0)
     seconds = budget.max_runtime_seconds
     if seconds is not None and not (is_number(seconds) and seconds >= 0):
-        raise ValueError(
-            f"max_runtime_seconds must be a number of at least 0, got {seconds!r}"
-        )
+        raise ValueError(f"max_runtime_seconds must be a number of at least 0, got {seconds!r}")

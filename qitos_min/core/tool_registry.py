@@ -14,8 +14,7 @@ from ._foreign import guarded
 from ._json import to_json_value
 from ._tool_call import call_tool, unknown_tool
 from .action import Action
-from .tool import BaseTool, FunctionTool, ToolMeta, ToolPermissionSpec, ToolSpec
-from .tool import get_tool_meta
+from .tool import BaseTool, FunctionTool, ToolMeta, ToolPermissionSpec, ToolSpec, get_tool_meta
 from .tool_result import ToolResult
 
 __all__ = ["ToolOrigin", "ToolRegistry"]
@@ -108,9 +107,7 @@ class ToolRegistry:
         vars(self).update(vars(merged))
         return self
 
-    def register_toolset(
-        self, toolset: Any, namespace: str | None = None
-    ) -> ToolRegistry:
+    def register_toolset(self, toolset: Any, namespace: str | None = None) -> ToolRegistry:
         """Add the tools of an object with ``tools()`` as ``namespace.name``.
 
         The namespace is by default the toolset's name, which is its ``name`` or that
@@ -228,11 +225,7 @@ class ToolRegistry:
         return [ToolPermissionSpec.from_spec(spec) for spec in self._sorted_specs()]
 
     def call(
-        self,
-        tool_name: str,
-        /,
-        runtime_context: dict[str, Any] | None = None,
-        **args: Any,
+        self, tool_name: str, /, runtime_context: dict[str, Any] | None = None, **args: Any
     ) -> ToolResult:
         """Call a tool through all checks, approval included.
 

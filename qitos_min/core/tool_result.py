@@ -137,13 +137,10 @@ class ToolResult:
         metadata: dict[str, Any] = {}
         try:
             output = strict_copy(value)
-        except ValueError:
+        except Exception:  # Also what the items of a foreign mapping raise.
             output = to_json_value(value)
-            kind = type(value)
-            metadata = {
-                "output_converted": True,
-                "output_type": f"{kind.__module__}.{kind.__qualname__}",
-            }
+            kind = f"{type(value).__module__}.{type(value).__qualname__}"
+            metadata = {"output_converted": True, "output_type": kind}
         if isinstance(output, dict):
             version = output.get("schema_version")
             if isinstance(version, str) and version.startswith(_SCHEMA_FAMILY):

@@ -122,9 +122,7 @@ class SandboxPublicationTool(BaseTool):
                 "stale_generation", "the environment was stopped after the approval"
             )
         if env.input_digest != self._expected_input_digest:
-            raise FileRefusal(
-                "publication_input_mismatch", "the environment has another input"
-            )
+            raise FileRefusal("publication_input_mismatch", "the environment has another input")
 
     def _require_store(self, context: dict[str, Any]) -> Any:
         store = self._env.artifact_store or context.get("artifact_resolver")

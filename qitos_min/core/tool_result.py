@@ -307,7 +307,7 @@ def _copied(name: str, value: Any) -> Any:
     return copy
 
 
-def _failure(kind: str, code: str, error: str, **values: Any) -> dict[str, Any]:
+def _failure(kind: str, code: str, error: str, /, **values: Any) -> dict[str, Any]:
     told = {"error_kind": kind, "error_code": code, "error": error}
     return {"status": "error", **values, **told}
 

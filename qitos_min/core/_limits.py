@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["check_count", "check_timeout"]
+__all__ = ["check_count", "check_timeout", "is_number"]
+
+
+def is_number(value: Any) -> bool:
+    """Whether ``value`` is an int or float, and no bool."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def check_count(value: Any, name: str, *, least: int) -> None:
@@ -15,10 +20,7 @@ def check_count(value: Any, name: str, *, least: int) -> None:
 
 def check_timeout(value: Any) -> None:
     """Raise ``ValueError`` unless ``value`` is None or a number of seconds above 0."""
-    if value is None:
-        return
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not (number and 0 < value < float("inf")):
+    if value is not None and not (is_number(value) and 0 < value < float("inf")):
         raise ValueError(
             f"timeout_s must be a number of seconds above 0, got {value!r}"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from typing import Any
 
 from ..core._foreign import guarded
 from ..core._json import to_json_value
+from ..core._threads import RunThreads
 from ..core.agent_spec import AgentSpec
 from ..core.decision import Decision
 from ..core.errors import (
@@ -60,9 +62,11 @@ class Run(Recording):
         self.task_text = task.objective if isinstance(task, Task) else task
         self.token = token
         self.budget = effective_budget(engine.budget, task)
+        self.parent: Run | None = engine.parent
+        """The run that delegated this one."""
         self.started = time.monotonic()
         self.messages: list[HistoryMessage] = []
-        self.total_tokens = 0
+        self._tokens, self._purse = 0, threading.Lock()
         self.stop_reason: StopReason | None = None
         self.failure: dict[str, Any] | None = None
         self.phase = RuntimePhase.INIT
@@ -73,7 +77,8 @@ class Run(Recording):
         """Who handed the run on since the last step in which something was done."""
         self.opened: list[ToolRegistry] = []
         """Registries whose toolsets were set up."""
-        self.closers: list[Callable[[], Any]] = []
+        self.threads = RunThreads(token, self.time_left)
+        self.closers: list[Callable[[], Any]] = [self.threads.close]
         """What is to be called at the end, last first."""
         # Nobody reads the conversation of a lone agent that decides by itself.
         self.talks = (
@@ -113,6 +118,7 @@ class Run(Recording):
             "state": self.state,
             "step_id": self.step_id,
             "task": self.task,
+            "threads": self.threads,
         }
 
     @property
@@ -136,18 +142,58 @@ class Run(Recording):
 
     def exhausted(self) -> StopReason | None:
         """The limit that is used up, if any."""
+        for reason, used, most in self._limits():
+            if most is not None and used >= most:
+                return reason
+        # What runs beside this one, within the same parent, spends the same tokens.
+        within, tokens = self.parent, StopReason.BUDGET_TOKENS
+        return tokens if within is not None and within.left(tokens) == 0 else None
+
+    def _limits(self) -> tuple[tuple[StopReason, float, float | None], ...]:
+        """Each limit: its stop reason, what is used of it, and how much may be."""
         steps, budget = len(self.records), self.budget
-        limits = (
+        return (
             (StopReason.BUDGET_STEPS, steps, budget.max_steps),
             (StopReason.BUDGET_STEPS, steps, self.seat.last_step),
             (StopReason.MAX_STEPS, steps, own_limit(self.state)),
             (StopReason.BUDGET_TIME, self.elapsed(), budget.max_runtime_seconds),
             (StopReason.BUDGET_TOKENS, self.total_tokens, budget.max_tokens),
         )
-        for reason, used, most in limits:
-            if most is not None and used >= most:
-                return reason
-        return None
+
+    def left(self, *reasons: StopReason) -> float | None:
+        """What is left until a run ends for one of the reasons, at least 0; None: no limit.
+
+        Tokens are bounded by the runs around it too, which are charged for them.
+        """
+        found = [
+            max(most - used, 0)
+            for reason, used, most in self._limits()
+            if reason in reasons and most is not None
+        ]
+        if self.parent is not None and StopReason.BUDGET_TOKENS in reasons:
+            around = self.parent.left(*reasons)
+            found += [] if around is None else [around]
+        return min(found, default=None)
+
+    def time_left(self) -> float | None:
+        """Seconds until the run's time is used up; None without a limit."""
+        most = self.budget.max_runtime_seconds
+        return None if most is None else most - self.elapsed()
+
+    @property
+    def total_tokens(self) -> int:
+        """Tokens that this run used, its delegates' included as they use them."""
+        return self._tokens
+
+    @total_tokens.setter
+    def total_tokens(self, value: int) -> None:
+        self._charge(value - self._tokens)
+
+    def _charge(self, tokens: int) -> None:
+        with self._purse:  # Delegates may run side by side.
+            self._tokens += tokens
+        if self.parent is not None:
+            self.parent._charge(tokens)
 
     def elapsed(self) -> float:
         """Seconds since the run began."""
@@ -220,8 +266,12 @@ class Run(Recording):
             return
         self.opened.append(seat.source)
         context = self.tool_context(seat)
-        self.closers.append(lambda: seat.registry.teardown(context))
-        self.foreign(ErrorCategory.TOOL, seat.registry.setup, context)
+        if not seat.source.list_toolsets():
+            return
+        # Where the tools work: what a toolset opens may belong to a thread.
+        do, tools = self.threads.do, seat.registry
+        self.closers.append(lambda: do(tools.teardown, context))
+        self.foreign(ErrorCategory.TOOL, do, tools.setup, context)
 
     def foreign(self, category: ErrorCategory, work: Callable[..., Any], *args: Any) -> Any:
         """Call a part of the run; what it raises says that it belongs to a category."""

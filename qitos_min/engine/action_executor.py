@@ -188,8 +188,12 @@ class ActionExecutor:
         started = [thread for thread in threads if guarded(thread.start)[1] is None]
         if not started:  # The system has no thread to spare.
             work()
-        for thread in started:
-            thread.join()
+        try:
+            for thread in started:
+                thread.join()
+        except BaseException:  # After Ctrl-C nothing more is to begin.
+            batch.stopped = True
+            raise
         if batch.raised:
             raise batch.raised[0]
 

@@ -331,7 +331,7 @@ class RunThreads:
         for worker in workers:
             worker.inbox.put(None)
         if loop is not None:
-            loop.close(wait)
+            loop.close(min(wait, _GRACE) if self._hangs else wait)
 
     def _start(self, work: Work) -> _Worker:
         with self._lock:

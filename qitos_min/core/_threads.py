@@ -328,6 +328,7 @@ class RunThreads:
             self._closed = True
             workers, self._workers = self._workers, []
             loop, self._loop = self._loop, None
+            self.caller.loop = None
         for worker in workers:
             worker.inbox.put(None)
         if loop is not None:

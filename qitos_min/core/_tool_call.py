@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from ._foreign import described, guarded, in_thread, settled, traced
+from ._foreign import described, guarded, settled, traced
 from ._json_schema import Fault, check_value, detach_json
+from ._threads import LAST_GRACE, LeftBehind, RunThreads
 from ._tool_output import limit_output, raised
 from .action import Action
 from .tool import BaseTool, ToolPermissionSpec, ToolSpec
@@ -285,9 +286,9 @@ def _execute(call: _Call) -> ToolResult:
         last = attempt == allowed or is_cancelled(call.context)
         if last or not _may_repeat(spec, result, error):
             break
+        if policy is not None and not _waited(call, policy.delay(attempt)):
+            break
         failures.append(result.error or result.status)
-        if policy is not None:
-            time.sleep(policy.delay(attempt))
     if error is not None and spec.on_failure is not None:
         result = _after_failure(spec.on_failure, result, error)
     if failures:
@@ -296,6 +297,15 @@ def _execute(call: _Call) -> ToolResult:
     result.attempts = attempt
     result.latency_ms = (time.perf_counter() - started) * 1000.0
     return result
+
+
+def _waited(call: _Call, seconds: float) -> bool:
+    """Wait before the next attempt; False when the run is to end meanwhile."""
+    threads = call.context.get("threads")
+    if threads is not None:
+        return threads.pause(seconds)
+    time.sleep(seconds)
+    return True
 
 
 def _allowed_attempts(call: _Call) -> int:
@@ -315,7 +325,8 @@ def _may_repeat(
         kinds = (Exception,) if policy is None else policy.retryable_exceptions
         return isinstance(error, kinds)
     if result.status == "timed_out":
-        return spec.read_only and not result.outcome_unknown
+        late = result.error_code == "budget_time"
+        return spec.read_only and not result.outcome_unknown and not late
     return result.retry_disposition == "retryable"
 
 
@@ -327,13 +338,17 @@ def _attempt(
     def work() -> Any:
         return settled(call.tool.execute(detach_json(call.args), dict(call.context)))
 
-    if limit is None:
+    threads = call.context.get("threads")
+    if limit is None and (threads is None or call.tool.in_calling_thread):
         value, error = guarded(work)
     else:
-        outcome, error = guarded(in_thread, work, limit)
-        if error is None and outcome is None:
-            return _timed_out(call, limit), None
-        value, error = outcome or (None, error)
+        own = RunThreads() if threads is None else None
+        done, error = guarded((threads or own).run, work, limit)
+        if own is not None:
+            own.close(0 if isinstance(done, LeftBehind) else LAST_GRACE)
+        if isinstance(done, LeftBehind):
+            return _left_behind(call, done, limit), None
+        value, error = done or (None, error)
         if isinstance(error, KeyboardInterrupt):
             raise error
     if error is not None:
@@ -345,16 +360,23 @@ def _attempt(
     return ToolResult.execution_error(code="invalid_tool_result", error=text), None
 
 
-def _timed_out(call: _Call, limit: float) -> ToolResult:
+def _left_behind(call: _Call, left: LeftBehind, limit: float | None) -> ToolResult:
+    """The result of a tool that was not waited for any longer."""
+    late, code = {
+        "timeout": (f"did not end within {limit or 0:g} s", "tool_timeout"),
+        "cancelled": ("was at work when the run was cancelled", "run_cancelled"),
+        "budget_time": ("was at work when the run's time was used up", "budget_time"),
+    }[left.cause]
     unknown = not call.spec.read_only
     name, action_id = call.name, call.action.action_id
+    after = "requires_reconciliation" if unknown else "not_evaluated"
     return ToolResult(
-        status="timed_out",
-        error=f"tool {name!r} did not end within {limit:g} s and is still running",
+        status="cancelled" if left.cause == "cancelled" else "timed_out",
+        error=f"tool {name!r} {late} and {'is still running' if left.running else 'was stopped'}",
         error_kind="execution",
-        error_code="tool_timeout",
-        worker_still_running=True,
-        retry_disposition="blocked_worker_running",
+        error_code=code,
+        worker_still_running=left.running,
+        retry_disposition="blocked_worker_running" if left.running else after,
         outcome_unknown=unknown,
         effect_state="unknown" if unknown else "no_effect_declared",
         effect_ref=(f"{name}:{action_id}" if action_id else name) if unknown else None,

@@ -235,6 +235,9 @@ class BaseTool:
 
     name: str = ""
     description: str = ""
+    in_calling_thread: bool = False
+    """Whether it has to run in the thread that called the run, as signals and windows
+    ask for: then it is waited for, whatever the run is told, unless it has a limit."""
 
     def __init__(self, spec: ToolSpec | None = None) -> None:
         if spec is not None:

@@ -120,6 +120,7 @@ class Engine:
         self.last_result: EngineResult | None = None
         """Result of the latest run, also of one that Ctrl-C ended."""
         self._token = CancelToken()
+        self.parent: Run | None = None
         self._entry_protocol = self._protocol_of(agent, getattr(agent, "llm", None))
 
     def __repr__(self) -> str:
@@ -171,9 +172,12 @@ class Engine:
         """Stop the run under way, or the next one if there is none; any thread may."""
         self._token.cancel(mode)
 
-    def follow(self, token: CancelToken) -> None:
-        """Be cancelled by the token of another run, within which this one runs."""
-        self._token = token
+    def follow(self, token: CancelToken, parent: Run | None = None) -> None:
+        """Be cancelled by the token of another run, within which this one runs.
+
+        The tokens used here are charged to a ``parent`` too, and end with its own.
+        """
+        self._token, self.parent = token, parent
 
     def take_token(self) -> CancelToken:
         """Return the token of a run that begins."""

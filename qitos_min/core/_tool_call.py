@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from io import IOBase
 from typing import TYPE_CHECKING, Any
 
 from ._foreign import described, guarded, in_thread, settled
-from ._json_schema import Fault, check_value, detach_json
+from ._json import to_json_value
+from ._json_schema import Fault, check_value, detach_json, whole_numbers
 from ._tool_output import limit_output
 from .action import Action
 from .tool import BaseTool, ToolPermissionSpec, ToolSpec
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["call_tool", "is_cancelled", "may_ask", "unknown_tool"]
 
 _DECISIONS = ("deny", "ask", "allow")
+_MAX_YIELDED = 10_000
 _RULE_KEYS = {"tool", "decision", "scope"}
 
 
@@ -120,8 +124,13 @@ def _check_structure(call: _Call) -> Fault | None:
             args[name] = detach_json(value)
         except ValueError as error:
             return Fault("invalid_json_value", f"argument {name!r} holds {error}")
-    call.args = args
-    return check_value(args, call.spec.arguments_schema())
+    schema, signature = call.spec.arguments_schema(), call.tool._signature
+    if signature is None or schema is not signature.schema:
+        fault = check_value(args, schema)
+    else:
+        fault = check_value(args, signature.accepted) or signature.misfit(args)
+    call.args = whole_numbers(args, schema)
+    return fault
 
 
 def _check_input(call: _Call) -> Fault | None:
@@ -322,23 +331,25 @@ def _attempt(
     call: _Call, limit: float | None
 ) -> tuple[ToolResult, BaseException | None]:
     """The result of one attempt and the exception of the tool, if it raised one."""
+    given: list[Any] = []
 
     def work() -> Any:
-        return settled(call.tool.execute(detach_json(call.args), dict(call.context)))
+        value = settled(call.tool.execute(detach_json(call.args), dict(call.context)))
+        return _drained(value, given)
 
     if limit is None:
         value, error = guarded(work)
     else:
         outcome, error = guarded(in_thread, work, limit)
         if error is None and outcome is None:
-            return _timed_out(call, limit), None
+            return _timed_out(call, limit, to_json_value(given) or None), None
         value, error = outcome or (None, error)
         if isinstance(error, KeyboardInterrupt):
             raise error
     if error is not None:
         text = described(error)
-        code = "tool_execution_failed"
-        return ToolResult.execution_error(code=code, error=text), error
+        code, output = "tool_execution_failed", to_json_value(given) or None
+        return ToolResult.execution_error(code=code, error=text, output=output), error
     result, broken = guarded(ToolResult.from_value, value)
     if broken is None:
         return result, None
@@ -346,11 +357,50 @@ def _attempt(
     return ToolResult.execution_error(code="invalid_tool_result", error=text), None
 
 
-def _timed_out(call: _Call, limit: float) -> ToolResult:
+def _drained(value: Any, given: list[Any]) -> Any:
+    """A value, or the list of those that a generator or another iterator gives.
+
+    They are added to ``given`` as they come, so that a failure costs none of them. A
+    value that a generator returns at its end comes last.
+    """
+
+    def take(item: Any) -> None:
+        if len(given) == _MAX_YIELDED:
+            raise ValueError(f"the tool yielded more than {_MAX_YIELDED} values")
+        given.append(item)
+
+    if isinstance(value, AsyncIterator):
+        settled(_drain(value, take))
+        return given
+    if not isinstance(value, Iterator) or isinstance(value, IOBase):
+        return value
+    try:
+        while True:
+            take(next(value))
+    except StopIteration as end:
+        if end.value is not None:
+            take(end.value)
+    finally:
+        if isinstance(value, Generator):
+            value.close()
+    return given
+
+
+async def _drain(value: AsyncIterator[Any], take: Callable[[Any], None]) -> None:
+    try:
+        async for item in value:
+            take(item)
+    finally:
+        if isinstance(value, AsyncGenerator):
+            await value.aclose()
+
+
+def _timed_out(call: _Call, limit: float, output: Any) -> ToolResult:
     unknown = not call.spec.read_only
     name, action_id = call.name, call.action.action_id
     return ToolResult(
         status="timed_out",
+        output=output,
         error=f"tool {name!r} did not end within {limit:g} s and is still running",
         error_kind="execution",
         error_code="tool_timeout",

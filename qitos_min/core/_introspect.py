@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import re
@@ -12,7 +13,15 @@ from typing import Any
 
 from ._foreign import outcome
 
-__all__ = ["documented", "parameters", "parse_docstring", "resolved_hints"]
+__all__ = [
+    "documented",
+    "field_mark",
+    "is_alias",
+    "parameters",
+    "parse_docstring",
+    "resolved_hints",
+    "unwrapped",
+]
 
 _ARGUMENTS = (
     "args",
@@ -107,6 +116,38 @@ def _annotations(scope: Any) -> dict[str, Any]:
     if isinstance(scope, type):
         return dict(vars(scope).get("__annotations__", {}))
     return dict(getattr(scope, "__annotations__", {}))
+
+
+def is_alias(annotation: Any) -> bool:
+    """Whether it is a ``type X = ...`` of Python 3.12."""
+    return type(annotation).__name__ == "TypeAliasType"
+
+
+def field_mark(annotation: Any) -> str:
+    """The name of what marks a field, such as ``NotRequired``."""
+    # By name, because typing gained these marks after 3.10 and a backport has them.
+    return str(typing.get_origin(annotation)).rpartition(".")[2]
+
+
+def unwrapped(annotation: Any) -> tuple[Any, str]:
+    """Take off what carries no type of its own; the text of ``Annotated`` is kept."""
+    note = ""
+    while True:
+        if typing.get_origin(annotation) is typing.Annotated:
+            texts = [text for text in annotation.__metadata__ if isinstance(text, str)]
+            note = note or (texts[0] if texts else "")
+            annotation = annotation.__origin__
+        elif field_mark(annotation) in ("Required", "NotRequired", "ReadOnly", "Final"):
+            annotation = typing.get_args(annotation)[0]
+        elif isinstance(annotation, dataclasses.InitVar):
+            annotation = annotation.type
+        elif hasattr(annotation, "__supertype__"):  # NewType
+            annotation = annotation.__supertype__
+        elif is_alias(annotation):
+            value, error = outcome(getattr, annotation, "__value__")
+            annotation = Any if error else value
+        else:
+            return annotation, note
 
 
 def parse_docstring(text: str | None) -> tuple[str, dict[str, str]]:

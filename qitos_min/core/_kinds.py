@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import base64
-import datetime
-import decimal
-import fractions
 import os
-import pathlib
 import re
 import reprlib
-import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from enum import Enum
+from fractions import Fraction
+from inspect import Parameter
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from ._json import to_json_value
-from ._json_schema import detach_json, same_json
+from ._json_schema import check_value, detach_json, same_json
 
 __all__ = [
     "ANY",
@@ -31,6 +32,7 @@ __all__ = [
     "misfit",
     "scalar",
     "union_schema",
+    "with_default",
 ]
 
 Schema = dict[str, Any]
@@ -82,7 +84,6 @@ def scalar(
     schema: Schema,
     make: Callable[[Any], Any],
     *given: type,
-    also: Schema | None = None,
     sure: bool = False,
 ) -> Form:
     """The form of a kind that is made of JSON values of the types in ``given``."""
@@ -92,11 +93,14 @@ def scalar(
         if value is None or (isinstance(value, kind) and not flag):
             return value
         if isinstance(value, given) and not flag:
-            with suppress(ValueError, ArithmeticError, TypeError, AttributeError):
+            with suppress(ValueError, ArithmeticError, TypeError, AttributeError, LookupError):
                 return make(value)
         raise misfit(what, value)
 
-    return Form(schema, read, also, sure)
+    # A text is what callers are told, and the number or object it stands for is taken.
+    further = "object" if dict in given else "number"
+    several = str in given and len(given) > 1
+    return Form(schema, read, {"type": ["string", further]} if several else None, sure)
 
 
 def choice(options: tuple[Any, ...]) -> Form:
@@ -153,6 +157,21 @@ def union_schema(members: list[Schema]) -> Schema:
     return {"anyOf": distinct}
 
 
+def with_default(schema: Schema, default: Any) -> Schema:
+    """Add a default that JSON can hold; any other is left out, never replaced."""
+    if default is ... or default is Parameter.empty:
+        return schema
+    if default is None and check_value(None, schema) is not None:
+        note = {k: v for k, v in schema.items() if k == "description"}
+        bare = {k: v for k, v in schema.items() if k != "description"}
+        schema = {**union_schema([bare, {"type": "null"}]), **note}
+    value = enum_value(default) if isinstance(default, Enum) else default
+    with suppress(ValueError):
+        value = detach_json(value)
+        return schema if check_value(value, schema) else {**schema, "default": value}
+    return schema
+
+
 def _whole(value: float) -> int:
     if not value.is_integer():
         raise ValueError
@@ -178,83 +197,54 @@ _DURATION = re.compile(
 _UNITS = ("weeks", "days", "hours", "minutes", "seconds")
 
 
-def _duration(value: Any) -> datetime.timedelta:
+def _duration(value: Any) -> timedelta:
     if not isinstance(value, str):
-        return datetime.timedelta(seconds=value)
+        return timedelta(seconds=value)
     sign, *numbers = _DURATION.fullmatch(value).groups()  # type: ignore[union-attr]
     pairs = zip(_UNITS, numbers)
-    made = datetime.timedelta(**{unit: float(number or 0) for unit, number in pairs})
+    made = timedelta(**{unit: float(number or 0) for unit, number in pairs})
     return -made if sign == "-" else made
 
 
-def _base64(value: Any) -> bytes:
+def _bytes(value: Any) -> bytes:
     text = value if isinstance(value, str) else value["$bytes"]
     return base64.b64decode(text, validate=True)
 
 
 _TEXT = {"type": "string"}
-_BYTES = {"type": "string", "contentEncoding": "base64"}
-_TEXT_OR_NUMBER = {"type": ["string", "number"]}
-_TEXT_OR_OBJECT = {"type": ["string", "object"]}
+_BASE64 = {"type": "string", "contentEncoding": "base64"}
+_NUMERIC = (str, int, float)
 
 
 def _text(format: str) -> Schema:
     return {**_TEXT, "format": format}
 
 
-_ROWS: tuple[tuple[Any, ...], ...] = (
-    # the type, in words, its schema, what makes it of which JSON types
+# The type, in words, its schema, what makes it of which JSON types. A text that reads as
+# one of the first is hardly anything else, where a union leaves the choice.
+_SURE: tuple[tuple[Any, ...], ...] = (
     (bool, "true or false", {"type": "boolean"}, bool),
     (int, "a whole number", {"type": "integer"}, _whole, float),
     (float, "a number", {"type": "number"}, _float, int),
-    (
-        datetime.datetime,
-        "an ISO 8601 date and time",
-        _text("date-time"),
-        _iso(datetime.datetime.fromisoformat),
-        str,
-    ),
-    (datetime.date, "an ISO 8601 date", _text("date"), datetime.date.fromisoformat, str),
-    (datetime.time, "an ISO 8601 time", _text("time"), _iso(datetime.time.fromisoformat), str),
-    (uuid.UUID, "a UUID", _text("uuid"), uuid.UUID, str),
-    (bytes, "bytes in base64", _BYTES, _base64, str, dict),
-    (bytearray, "bytes in base64", _BYTES, lambda value: bytearray(_base64(value)), str, dict),
+    (date, "an ISO 8601 date", _text("date"), date.fromisoformat, str),
+    (datetime, "an ISO 8601 date and time", _text("date-time"), _iso(datetime.fromisoformat), str),
+    (time, "an ISO 8601 time", _text("time"), _iso(time.fromisoformat), str),
+    (UUID, "a UUID", _text("uuid"), UUID, str),
+    (bytes, "bytes in base64", _BASE64, _bytes, str, dict),
+    (bytearray, "bytes in base64", _BASE64, lambda v: bytearray(_bytes(v)), str, dict),
 )
-_FURTHER: tuple[tuple[Any, ...], ...] = (
+_DURATION_WORDS = "an ISO 8601 duration or a number of seconds"
+_OTHERS: tuple[tuple[Any, ...], ...] = (
     (str, "a text", _TEXT, str),
-    (pathlib.Path, "a path", _TEXT, pathlib.Path, str),
-    (os.PathLike, "a path", _TEXT, pathlib.Path, str),
-    (complex, "a complex number such as '1+2j'", _TEXT, complex, str, int, float),
-    (
-        decimal.Decimal,
-        "a decimal number",
-        _text("decimal"),
-        lambda value: decimal.Decimal(str(value)),
-        str,
-        int,
-        float,
-    ),
-    (fractions.Fraction, "a fraction such as '1/3'", _TEXT, fractions.Fraction, str, int, float),
-    (
-        datetime.timedelta,
-        "an ISO 8601 duration or a number of seconds",
-        _text("duration"),
-        _duration,
-        str,
-        int,
-        float,
-    ),
+    (Path, "a path", _TEXT, Path, str),
+    (os.PathLike, "a path", _TEXT, Path, str),
+    (Decimal, "a decimal number", _text("decimal"), lambda v: Decimal(str(v)), *_NUMERIC),
+    (Fraction, "a fraction such as '1/3'", _TEXT, Fraction, *_NUMERIC),
+    (complex, "a complex number such as '1+2j'", _TEXT, complex, *_NUMERIC),
+    (timedelta, _DURATION_WORDS, _text("duration"), _duration, *_NUMERIC),
 )
-
-
-def _accepted(given: tuple[Any, ...]) -> Schema | None:
-    if dict in given:
-        return _TEXT_OR_OBJECT
-    return _TEXT_OR_NUMBER if float in given and str in given else None
-
-
 SCALARS: dict[Any, Form] = {
     type(None): NULL,
-    **{row[0]: scalar(*row, also=_accepted(row[4:]), sure=True) for row in _ROWS},
-    **{row[0]: scalar(*row, also=_accepted(row[4:])) for row in _FURTHER},
+    **{row[0]: scalar(*row, sure=True) for row in _SURE},
+    **{row[0]: scalar(*row) for row in _OTHERS},
 }

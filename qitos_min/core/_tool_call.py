@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from io import IOBase
 from typing import TYPE_CHECKING, Any
 
+from ._drain import drained
 from ._foreign import described, guarded, in_thread, settled
 from ._json import to_json_value
 from ._json_schema import Fault, check_value, detach_json, whole_numbers
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["call_tool", "is_cancelled", "may_ask", "unknown_tool"]
 
 _DECISIONS = ("deny", "ask", "allow")
-_MAX_YIELDED = 10_000
 _RULE_KEYS = {"tool", "decision", "scope"}
 
 
@@ -255,27 +253,17 @@ def _check_ops(call: _Call) -> Fault | None:
     return None
 
 
-# A check; code and words for when it fails itself; kind and status of a refusal.
 _Check = tuple[
     Callable[[_Call], Fault | None], str, str, ToolErrorKind, ToolResultStatus
 ]
+_WRONG: tuple[ToolErrorKind, ToolResultStatus] = ("semantic", "error")
+_FORBIDDEN: tuple[ToolErrorKind, ToolResultStatus] = ("policy", "skipped")
+# A check; code and words for when it fails itself; kind and status of a refusal.
 _CHECKS: tuple[_Check, ...] = (
-    (
-        _check_structure,
-        "invalid_input_schema",
-        "the check of the arguments",
-        "semantic",
-        "error",
-    ),
-    (_check_input, "validation_failed", "validate_input", "semantic", "error"),
-    (
-        _check_rules,
-        "permission_denied",
-        "the check of the permission rules",
-        "policy",
-        "skipped",
-    ),
-    (_check_approval, "approval_denied", "the approval", "policy", "skipped"),
+    (_check_structure, "invalid_input_schema", "the check of the arguments", *_WRONG),
+    (_check_input, "validation_failed", "validate_input", *_WRONG),
+    (_check_rules, "permission_denied", "the check of the permission rules", *_FORBIDDEN),
+    (_check_approval, "approval_denied", "the approval", *_FORBIDDEN),
     (_check_ops, "env_required", "the look-up of operations", "execution", "error"),
 )
 
@@ -335,7 +323,7 @@ def _attempt(
 
     def work() -> Any:
         value = settled(call.tool.execute(detach_json(call.args), dict(call.context)))
-        return _drained(value, given)
+        return drained(value, given)
 
     if limit is None:
         value, error = guarded(work)
@@ -355,44 +343,6 @@ def _attempt(
         return result, None
     text = f"tool {call.name!r} returned a result that is broken: {described(broken)}"
     return ToolResult.execution_error(code="invalid_tool_result", error=text), None
-
-
-def _drained(value: Any, given: list[Any]) -> Any:
-    """A value, or the list of those that a generator or another iterator gives.
-
-    They are added to ``given`` as they come, so that a failure costs none of them. A
-    value that a generator returns at its end comes last.
-    """
-
-    def take(item: Any) -> None:
-        if len(given) == _MAX_YIELDED:
-            raise ValueError(f"the tool yielded more than {_MAX_YIELDED} values")
-        given.append(item)
-
-    if isinstance(value, AsyncIterator):
-        settled(_drain(value, take))
-        return given
-    if not isinstance(value, Iterator) or isinstance(value, IOBase):
-        return value
-    try:
-        while True:
-            take(next(value))
-    except StopIteration as end:
-        if end.value is not None:
-            take(end.value)
-    finally:
-        if isinstance(value, Generator):
-            value.close()
-    return given
-
-
-async def _drain(value: AsyncIterator[Any], take: Callable[[Any], None]) -> None:
-    try:
-        async for item in value:
-            take(item)
-    finally:
-        if isinstance(value, AsyncGenerator):
-            await value.aclose()
 
 
 def _timed_out(call: _Call, limit: float, output: Any) -> ToolResult:

@@ -17,13 +17,13 @@ from enum import Enum, Flag
 from typing import Any
 
 from ._foreign import described, guarded, outcome
-from ._introspect import parameters, resolved_hints
+from ._introspect import field_mark, is_alias, parameters, resolved_hints, unwrapped
 from ._json import to_json_value
-from ._json_schema import check_value, detach_json
+from ._json_schema import check_value
 from ._kinds import ANY, NULL, SCALARS, Form, Misfit, Schema
-from ._kinds import choice, enum_value, misfit, scalar, union_schema
+from ._kinds import choice, misfit, scalar, union_schema, with_default
 
-__all__ = ["Form", "Misfit", "form_of", "like", "restored", "with_default"]
+__all__ = ["form_of", "like", "restored"]
 
 _EMPTY = inspect.Parameter.empty
 _UNIONS = (typing.Union, types.UnionType)
@@ -88,10 +88,10 @@ class _Forms:
         self.outer: dict[Any, list[Form]] = {}
 
     def of(self, annotation: Any) -> Form:
-        if _is_alias(annotation):
+        if is_alias(annotation):
             value, error = outcome(getattr, annotation, "__value__")
             return ANY if error else self.named(annotation, {}, lambda: self.of(value))
-        annotation, note = _unwrap(annotation)
+        annotation, note = unwrapped(annotation)
         form = self.of_type(annotation)
         if not note or form.schema is None:
             return form
@@ -119,7 +119,7 @@ class _Forms:
             return self.of(kind.__bound__ or Any)
         if kind in _FUNCTIONS or _is_callback(kind):
             return Form(None, ANY.read)
-        if not isinstance(kind, type) or kind is object:
+        if kind in (Any, object) or not isinstance(kind, type):
             return ANY
         if kind is int and self.saved:
             return _SAVED_INT
@@ -245,52 +245,6 @@ class _Forms:
         return Form(build("schema"), read, also)
 
 
-def with_default(schema: Schema, default: Any) -> Schema:
-    """Add a default that JSON can hold; any other is left out, never replaced."""
-    if default is ... or default is _EMPTY:
-        return schema
-    if default is None and check_value(None, schema) is not None:
-        note = {k: v for k, v in schema.items() if k == "description"}
-        bare = {k: v for k, v in schema.items() if k != "description"}
-        schema = {**union_schema([bare, {"type": "null"}]), **note}
-    value = enum_value(default) if isinstance(default, Enum) else default
-    with suppress(ValueError):
-        value = detach_json(value)
-        return schema if check_value(value, schema) else {**schema, "default": value}
-    return schema
-
-
-def _is_alias(annotation: Any) -> bool:
-    # ``type X = ...`` of Python 3.12.
-    return type(annotation).__name__ == "TypeAliasType"
-
-
-def _field_mark(annotation: Any) -> str:
-    # By name, because typing gained these marks after 3.10 and a backport has them.
-    return str(typing.get_origin(annotation)).rpartition(".")[2]
-
-
-def _unwrap(annotation: Any) -> tuple[Any, str]:
-    """Take off what carries no type of its own; the text of ``Annotated`` is kept."""
-    note = ""
-    while True:
-        if typing.get_origin(annotation) is typing.Annotated:
-            texts = [text for text in annotation.__metadata__ if isinstance(text, str)]
-            note = note or (texts[0] if texts else "")
-            annotation = annotation.__origin__
-        elif _field_mark(annotation) in ("Required", "NotRequired", "ReadOnly", "Final"):
-            annotation = typing.get_args(annotation)[0]
-        elif isinstance(annotation, dataclasses.InitVar):
-            annotation = annotation.type
-        elif hasattr(annotation, "__supertype__"):  # NewType
-            annotation = annotation.__supertype__
-        elif _is_alias(annotation):
-            value, error = outcome(getattr, annotation, "__value__")
-            annotation = Any if error else value
-        else:
-            return annotation, note
-
-
 def _is_callback(kind: Any) -> bool:
     return getattr(kind, "_is_protocol", False) and "__call__" in vars(kind)
 
@@ -311,7 +265,7 @@ def _members(kind: type) -> dict[str, Any]:
     found = {}
     for name, hint in resolved_hints(kind).items():
         # The class cannot see a mark that is still text when it is made, the hint can.
-        mark = _field_mark(hint)
+        mark = field_mark(hint)
         marked = mark in ("Required", "NotRequired")
         required = mark == "Required" if marked else name in kind.__required_keys__
         found[name] = _EMPTY if required else ...

@@ -5,11 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from ._introspect import resolved_hints
 from ._json import to_json_value
-from ._typed import Misfit, restored
+from ._kinds import Misfit
+from ._typed import restored
 from .errors import ErrorCategory, QitosRuntimeError
 
-__all__ = ["StateMigrationError", "StateSchema", "StateValidationError", "restored_state"]
+__all__ = [
+    "StateMigrationError",
+    "StateSchema",
+    "StateValidationError",
+    "restored_state",
+]
 
 
 class StateValidationError(QitosRuntimeError):
@@ -115,9 +122,9 @@ def restored_state(kind: type, saved: dict[str, Any]) -> Any:
     A value that does not fit its field's type is a ``StateMigrationError`` that names
     the field.
     """
-    own, base = kind.__dataclass_fields__, StateSchema.__dataclass_fields__
+    own, base = resolved_hints(kind), resolved_hints(StateSchema)
     # ``validate`` judges the fields of the base.
-    plain = {n: v for n, v in saved.items() if own[n] is base.get(n)}
+    plain = {n: v for n, v in saved.items() if n in base and own[n] == base[n]}
     typed = {n: v for n, v in saved.items() if n not in plain}
     try:
         return restored(kind, typed, plain)

@@ -10,7 +10,8 @@ from typing import Any
 
 from ._introspect import documented, parameters, parse_docstring, resolved_hints
 from ._json_schema import Fault
-from ._typed import Form, Misfit, form_of, with_default
+from ._kinds import Form, Misfit, with_default
+from ._typed import form_of
 
 __all__ = [
     "CallSignature",
@@ -92,22 +93,10 @@ class CallSignature:
                     "a default, then it is left out of the schema"
                 )
 
-        def build(pick: str) -> dict[str, Any]:
-            properties = {}
-            for name, form in forms.items():
-                note = {"description": notes[name]} if name in notes else {}
-                schema = with_default(getattr(form, pick), defaults[name])
-                properties[name] = {**note, **schema}
-            required = [n for n, default in defaults.items() if default is _EMPTY]
-            schema = {"type": "object", "properties": properties, "required": required}
-            if further is not None:
-                schema["additionalProperties"] = getattr(further, pick) or True
-            return schema
-
         unset = frozenset(n for n, default in injected.items() if default is _EMPTY)
         return cls(
-            build("schema"),
-            build("accepted"),
+            _schema("schema", forms, defaults, notes, further),
+            _schema("accepted", forms, defaults, notes, further),
             tuple(injected),
             unset,
             positional,
@@ -156,6 +145,26 @@ def function_schema(func: Callable[..., Any]) -> dict[str, Any]:
     parameter without default that takes a function.
     """
     return CallSignature.of(func).schema
+
+
+def _schema(
+    pick: str,
+    forms: dict[str, Form],
+    defaults: dict[str, Any],
+    notes: dict[str, str],
+    further: Form | None,
+) -> dict[str, Any]:
+    properties = {}
+    for name, form in forms.items():
+        note = {"description": notes[name]} if name in notes else {}
+        properties[name] = {**note, **with_default(getattr(form, pick), defaults[name])}
+    required = [name for name, default in defaults.items() if default is _EMPTY]
+    rest = (
+        {}
+        if further is None
+        else {"additionalProperties": getattr(further, pick) or True}
+    )
+    return {"type": "object", "properties": properties, "required": required, **rest}
 
 
 def _is_injected(item: inspect.Parameter, schema: dict[str, Any]) -> bool:

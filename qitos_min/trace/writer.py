@@ -72,9 +72,7 @@ class TraceWriter:
         self.folder = Path(folder)
         held = [name for name in _FILES if (self.folder / name).exists()]
         if held and not resume:
-            raise ValueError(
-                f"{str(self.folder)!r} holds a run already ({held[0]}); resume=True goes on with it"
-            )
+            raise ValueError(f"{str(self.folder)!r} holds a run already ({held[0]})")
         self._manifest: dict[str, Any] = {}
         self._steps: Any = None
         self._events: Any = None

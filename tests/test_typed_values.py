@@ -111,6 +111,14 @@ class Board:
         return {"rows": self.rows}
 
 
+T = typing.TypeVar("T")
+
+
+@dataclasses.dataclass
+class Page(typing.Generic[T]):
+    items: list[T]
+
+
 UserId = NewType("UserId", uuid.UUID)
 NOON = dt.datetime(2026, 3, 1, 12, tzinfo=dt.timezone.utc)
 ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
@@ -168,6 +176,7 @@ BOTH_WAYS = [
     (Union[str, dt.date], "soon", "soon"),
     (Union[Point, Board], {"rows": []}, Board([])),
     (Union[list[Point], Mode, None], "slow", Mode.SLOW),
+    (Page[dt.date], {"items": ["2026-03-01"]}, Page([dt.date(2026, 3, 1)])),
     (Any, {"a": [1]}, {"a": [1]}),
     (object, [1], [1]),
 ]

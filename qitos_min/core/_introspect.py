@@ -88,6 +88,8 @@ def resolved_hints(owner: Any) -> dict[str, Any]:
         module = sys.modules.get(getattr(scope, "__module__", None) or "")
         names = getattr(inspect.unwrap(scope), "__globals__", None)
         for name, annotation in _annotations(scope).items():
+            if isinstance(annotation, str):  # Python 3.10 cannot evaluate it.
+                annotation = re.sub(r"^(\w+\.)?InitVar\[(.*)\]$", r"\2", annotation)
 
             def stand_in() -> None: ...
 

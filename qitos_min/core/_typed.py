@@ -86,6 +86,7 @@ class _Forms:
     def __init__(self, saved: bool) -> None:
         self.saved = saved
         self.outer: dict[Any, list[Form]] = {}
+        self.bound: dict[Any, Any] = {}  # What type variables stand for.
 
     def of(self, annotation: Any) -> Form:
         if is_alias(annotation):
@@ -116,7 +117,7 @@ class _Forms:
         if kind is typing.Literal:
             return choice(args)
         if isinstance(kind, typing.TypeVar):
-            return self.of(kind.__bound__ or Any)
+            return self.of(self.bound.get(kind) or kind.__bound__ or Any)
         if kind in _FUNCTIONS or _is_callback(kind):
             return Form(None, ANY.read)
         if kind in (Any, object) or not isinstance(kind, type):
@@ -129,7 +130,11 @@ class _Forms:
             return self.tuple(args)
         if kind in _LISTS:
             return self.array(kind, args)
-        return self.mapping(kind, args) if kind in _MAPPINGS else self.of_class(kind)
+        if kind in _MAPPINGS:
+            return self.mapping(kind, args)
+        pairs = zip(getattr(kind, "__parameters__", ()), args)
+        self.bound.update({name: arg for name, arg in pairs if arg is not name})
+        return self.of_class(kind)
 
     def of_class(self, kind: type) -> Form:
         name = f"a {kind.__name__}"
@@ -157,10 +162,9 @@ class _Forms:
         members = [form for form in map(self.of, args) if form.schema is not None]
         if len(members) < len(args) and all(form is NULL for form in members):
             return Form(None, ANY.read)
-        schema, also = (
-            union_schema(list(s)) for s in zip(*[(m.schema, m.accepted) for m in members])
-        )
-        return Form(schema, lambda value: _first_fit(members, value), also)
+        schema, also = ([getattr(m, pick) for m in members] for pick in ("schema", "accepted"))
+        read = functools.partial(_first_fit, members)
+        return Form(union_schema(schema), read, union_schema(also))
 
     def array(self, kind: Any, args: tuple[Any, ...]) -> Form:
         item, make = self.of(args[0]) if args else ANY, _LISTS[kind]
@@ -278,24 +282,19 @@ def _made(kind: type, members: dict[str, Any], parts: dict[str, Any], saved: boo
     lacking = [n for n, default in members.items() if default is _EMPTY and n not in parts]
     # The values that a constructor only uses are gone when the object was saved.
     bare = bool(stored) and bool(lacking) and not any(n in stored for n in lacking)
-    if lacking and not bare:
+    typed_dict = typing.is_typeddict(kind)
+    if lacking and not bare and not (saved and typed_dict):  # A program may fill it later.
         raise Misfit(f"lacks the field {lacking[0]!r}")
-    if typing.is_typeddict(kind):
+    if typed_dict:
         return parts
     for name in parts:
         if name not in members and name not in stored:
             raise Misfit(f"has the field {name!r}, which {kind.__name__} does not know")
-    if saved and dataclasses.is_dataclass(kind):
-        for f in dataclasses.fields(kind):
-            if f.default_factory is not dataclasses.MISSING and isinstance(
-                parts.get(f.name), (list, dict)
-            ):
-                parts[f.name] = like(parts[f.name], f.default_factory())
+    for f in dataclasses.fields(kind) if stored else ():
+        if f.default_factory is not dataclasses.MISSING and f.name in parts:
+            parts[f.name] = like(parts[f.name], f.default_factory())
     given = {name: value for name, value in parts.items() if name in members}
-    if bare:
-        made = object.__new__(kind)
-    else:
-        made = _built(kind.__name__, lambda: kind(**given))
+    made = object.__new__(kind) if bare else _built(kind.__name__, lambda: kind(**given))
     for name in stored:
         if name in parts:  # As it was left, whatever the constructor makes of it.
             object.__setattr__(made, name, parts[name])

@@ -248,6 +248,39 @@ def test_a_plain_dataclass_is_a_state_too():
     assert agent.found.days == {dt.date(2026, 3, 1)}
 
 
+class Undecorated(StateSchema):
+    """Without ``@dataclass`` these are no fields."""
+
+    days: set[dt.date]
+    mode = Mode.FAST
+
+
+def test_what_is_no_field_comes_back_too(store):
+    class Agent(Keeper):
+        def init_state(self, task, **kwargs):
+            state = Undecorated(task=task)
+            state.days, state.seen, state.client, state._private = set(), set(), object(), "fresh"
+            return state
+
+        def reduce(self, state, observation, decision):
+            if not state.days:
+                state._private = "left"
+            state.days.add(dt.date(2026, 3, 1))
+            state.seen.add(5)
+            state.mode, state.late, state.point = Mode.SLOW, [float("inf")], Point(1, float("nan"))
+            return state
+
+    with pytest.raises(KeyboardInterrupt):
+        engine_of(Agent(1), checkpoint_store=store).run("t")
+    agent = Agent()
+    engine_of(agent, checkpoint_store=store).resume(store.list_runs()[0])
+    found = agent.found
+    assert (found.days, found.seen, found.mode) == ({dt.date(2026, 3, 1)}, {5}, Mode.SLOW)
+    assert found.late == [float("inf")]
+    assert type(found.client) is object
+    assert found._private == "fresh"
+
+
 WRONG = [
     ({"when": "soon"}, "when", "it must be an ISO 8601 date and time, got 'soon'"),
     ({"mode": "odd"}, "mode", "it must be one of 'fast', 'slow', got 'odd'"),

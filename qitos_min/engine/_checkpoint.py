@@ -11,8 +11,9 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from ..core._foreign import outcome
-from ..core._json import to_json_value
-from ..core._typed import like
+from ..core._introspect import resolved_hints
+from ..core._json import dumps, to_json_value
+from ..core._typed import form_of, like
 from ..core.action import Action
 from ..core.decision import Decision
 from ..core.errors import StopReason
@@ -38,7 +39,7 @@ class Checkpoints:
     def begin(self, run: Run) -> None:
         """Save what a run begins with."""
         task = run.task.to_dict() if isinstance(run.task, Task) else run.task
-        entry = {"format": _FORMAT, "task": task, "state": _spelled(run.state)}
+        entry = {"format": _FORMAT, "task": task, **_saved(run.state)}
         self._store.append(run.run_id, entry)
 
     def save(self, run: Run, record: StepRecord) -> None:
@@ -48,7 +49,7 @@ class Checkpoints:
         entry = {
             "record": record.to_row(),
             "events": [event.to_dict() for event in run.events[self._events :]],
-            "state": _spelled(run.state),
+            **_saved(run.state),
             "messages": [m.to_dict() for m in run.messages[count if same else 0 :]],
             "messages_go_on": same,
             "agent": run.seat.name,
@@ -90,7 +91,9 @@ def restore(engine: Any, run_id: str, state_kwargs: dict[str, Any]) -> Run:
         seat = engine.seat_of(spec, 0, last_step=last["last_step"])
     text = task.objective if isinstance(task, Task) else task
     fresh = seat.agent.init_state(text, **state_kwargs)
-    run = Run(engine, task, _state(fresh, (last or head)["state"]), engine.take_token())
+    state = _state(fresh, (last or head)["state"])
+    _set_attributes(state, (last or head).get("attributes", {}))
+    run = Run(engine, task, state, engine.take_token())
     run.run_id, run.seat = run_id, seat
     for step in steps:
         _replay(run, step)
@@ -136,10 +139,18 @@ def _decision(row: dict[str, Any]) -> Decision:
     return Decision(**{**row, "actions": actions, "candidates": candidates})
 
 
+def _saved(state: Any) -> dict[str, Any]:
+    """The fields of a state, and what else was set on it under a public name."""
+    own = getattr(state, "__dataclass_fields__", {})
+    further = getattr(state, "__dict__", {}).items()
+    attributes = {n: v for n, v in further if n not in own and not n.startswith("_")}
+    return {"state": _spelled(state), "attributes": _spelled(attributes)}
+
+
 def _state(fresh: Any, saved: dict[str, Any]) -> Any:
     """The saved state in the class of a fresh one, in the types of its annotations.
 
-    What could not be saved - locks, clients - and what is no field comes from the
+    What could not be saved - locks, clients - and private attributes come from the
     fresh state.
     """
     kind = type(fresh)
@@ -165,6 +176,21 @@ def _state(fresh: Any, saved: dict[str, Any]) -> Any:
     return state
 
 
+def _set_attributes(state: Any, saved: dict[str, Any]) -> None:
+    """Set what is no field, in the type of its annotation or of its fresh value."""
+    hints = resolved_hints(type(state))
+    for name, value in saved.items():
+        if "$unserializable" in dumps(value):
+            continue  # The fresh one works, half of one does not.
+        value = _unspelled(value)
+        hint = hints.get(name, type(getattr(state, name, None)))
+        typed, error = outcome(form_of(hint, saved=True).read, value)
+        if error is not None and name in hints:
+            what = f"attribute {name!r} of {type(state).__name__} cannot be restored"
+            raise StateMigrationError(f"state {what}: it {error}", name)
+        setattr(state, name, typed if error is None else value)
+
+
 def _lost(value: Any) -> bool:
     return isinstance(value, dict) and "$unserializable" in value
 
@@ -184,9 +210,11 @@ def _spelled(value: Any, above: tuple[int, ...] = ()) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         found = {f.name: outcome(getattr, value, f.name) for f in fields(value)}
         return {n: _spelled(v, above) for n, (v, error) in found.items() if error is None}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = value._asdict()
     if isinstance(value, dict):
         return {k: _spelled(v, above) for k, v in value.items()}
-    plain = isinstance(value, (list, tuple, deque)) and not hasattr(value, "_fields")
+    plain = isinstance(value, (list, tuple, deque))
     return [_spelled(v, above) for v in value] if plain else value
 
 

@@ -188,7 +188,7 @@ def store(request, tmp_path):
 
 
 def test_a_resumed_agent_finds_its_state_as_it_left_it(store):
-    # langgraph, crewAI: sets, dates and dataclasses came back as JSON
+    # public report "resume_keeps_types": sets, dates and dataclasses came back as JSON
     agent = Keeper()
     result = engine_of(agent, checkpoint_store=store).resume(interrupted(store))
     assert result.failure is None
@@ -374,7 +374,7 @@ def is_whole(folder, result, engine):
 
 @pytest.mark.parametrize("same", [True, False])
 def test_the_trace_of_a_resumed_run_is_whole(same, store, tmp_path):
-    # inspect_ai, langfuse: a resumed run's trace held its second half only
+    # public report "trace_of_a_resumed_run": a resumed run's trace held its second half only
     first = tmp_path / "a"
     run_id = cut_off(first, store)
     before = (first / "steps.jsonl").read_bytes()

@@ -227,7 +227,7 @@ CALLS = [
 
 @pytest.mark.parametrize("kind, value, wanted", [*BOTH_WAYS, *CALLS], ids=str)
 def test_a_call_passes_the_typed_value(kind, value, wanted):
-    # pydantic-ai, langchain: dates, paths and decimals arrived as text
+    # public report "typed_arguments": dates, paths and decimals arrived as text
     got = []
 
     def take(value):
@@ -358,7 +358,7 @@ ARRAYS = [
 
 @pytest.mark.parametrize("kind", ARRAYS, ids=str)
 def test_every_array_schema_has_items(kind):
-    # openai-agents, autogen: one array without items, and the whole request is refused
+    # public report "array_schemas_have_items": one array without items, and the whole request is refused
     def take(value, *, other=None, **rest): ...
 
     take.__annotations__ = {"value": kind, "other": kind, "rest": kind}
@@ -401,7 +401,7 @@ FUNCTIONS = [
 
 @pytest.mark.parametrize("kind", FUNCTIONS, ids=str)
 def test_a_parameter_for_a_function_needs_a_default(kind):
-    # smolagents, llama_index: a callback kept the tool from being registered
+    # public report "callable_parameter": a callback kept the tool from being registered
     def sort(items: list, key): ...
 
     sort.__annotations__["key"] = kind

@@ -50,7 +50,7 @@ class Parts(BaseTool):
 
 
 WHOLE = [
-    (parts, [0, 1, 2]),  # smolagents, agno: a generator tool "succeeded" without running
+    (parts, [0, 1, 2]),  # public report "generator_tools": a "success" that did not run
     (later_parts, [0, 1, 2]),
     (handed_over, [0, 1, 2]),
     (lazy, [0, 1, 2]),

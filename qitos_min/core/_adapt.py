@@ -25,6 +25,7 @@ class _ToolObject(BaseTool):
         super().__init__(spec)
         self.target = target
         self.in_calling_thread = getattr(target, "in_calling_thread", False)
+        self._signature = target._signature if isinstance(target, BaseTool) else None
 
     def validate_input(
         self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None

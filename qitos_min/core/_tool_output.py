@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ._foreign import described, guarded, traced
@@ -75,14 +75,21 @@ def _stored(output: Any, context: Mapping[str, Any]) -> ArtifactRef | None:
     return ref
 
 
-def raised(error: BaseException) -> ToolResult:
-    """The result of a tool that raised; a command that it ran may have printed."""
+def raised(error: BaseException, given: Sequence[Any] = ()) -> ToolResult:
+    """The result of a tool that raised; it may have yielded ``given`` before.
+
+    What a command that it ran has printed is kept too, as the last value if there are
+    others.
+    """
     # The attributes of subprocess.CalledProcessError and TimeoutExpired.
     printed = {name: _told(getattr(error, name, None)) for name in ("stdout", "stderr")}
+    output: Any = printed if any(printed.values()) else None
+    if given:
+        output = to_json_value([*given, output] if output else list(given))
     return ToolResult.execution_error(
         code="tool_execution_failed",
         error=described(error),
-        output=printed if any(printed.values()) else None,
+        output=output,
         metadata={"traceback": traced(error)},
     )
 

@@ -250,13 +250,18 @@ class BaseTool:
         """What the runtime knows about this tool."""
         spec = ToolSpec.from_attributes(self, type(self).__doc__)
         declared = spec.parameters or spec.input_schema is not None
-        if type(self).run is not BaseTool.run and not declared:
-            spec.input_schema = self._run_signature.schema
+        if self._signature is not None and not declared:
+            spec.input_schema = self._signature.schema
         return spec
 
     @cached_property
-    def _run_signature(self) -> CallSignature:
-        return CallSignature.of(self.run)
+    def _signature(self) -> CallSignature | None:
+        """How the arguments of ``run`` are read, if that is what this tool defines."""
+        if type(self).run is BaseTool.run:
+            return None
+        schemas = (getattr(self, name, None) for name in ("parameters", "input_schema"))
+        own = any(schema is not None for schema in schemas)
+        return CallSignature.of(self.run, tool=self.name, described=own)
 
     def validate_input(
         self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
@@ -268,10 +273,10 @@ class BaseTool:
         self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
     ) -> Any:
         """Do the work; what is returned becomes the output of a ``ToolResult``."""
-        if type(self).run is BaseTool.run:
+        if self._signature is None:
             kind = type(self).__qualname__
             raise NotImplementedError(f"{kind} must define execute()")
-        return _call_function(self.run, self._run_signature, args, runtime_context)
+        return _call_function(self.run, self._signature, args, runtime_context)
 
     def run(self, **args: Any) -> Any:
         """The older way to call a tool: the arguments by name."""
@@ -287,9 +292,10 @@ class FunctionTool(BaseTool):
             raise TypeError(f"a function tool needs a callable, got {kind}")
         self.func = func
         self.meta = meta or get_tool_meta(func) or ToolMeta()
-        self.signature = CallSignature.of(func)
+        own, tool = self.meta.input_schema, self.meta.name or ""
+        self._signature = CallSignature.of(func, tool=tool, described=own is not None)
         given = {item.name: getattr(self.meta, item.name) for item in fields(ToolMeta)}
-        given["input_schema"] = schema = given["input_schema"] or self.signature.schema
+        given["input_schema"] = schema = own or self._signature.schema
         if given["name"] is None:
             given["name"] = getattr(func, "__name__", "")
         if given["description"] is None:
@@ -309,7 +315,7 @@ class FunctionTool(BaseTool):
         self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
     ) -> Any:
         """Call the function; the runtime's own parameters come from the context."""
-        return _call_function(self.func, self.signature, args, runtime_context)
+        return _call_function(self.func, self._signature, args, runtime_context)
 
 
 def _call_function(

@@ -106,7 +106,7 @@ class EngineSession:
         specs = [s.to_dict() for s in engine.tool_registry.export_permissions()]
         error = None
         if run.trace is not None:
-            _, error = outcome(lambda: run.trace.start(run.run_id, config, specs))
+            _, error = outcome(self._start_trace, config, specs)
         if error is not None:
             run.trace = None
         if engine.checkpoint_store is not None:
@@ -121,6 +121,15 @@ class EngineSession:
             raise error  # Only now, so that INIT comes first in any case.
         if error is not None:
             run.note("trace_error", f"trace stopped: {error_text(error)}")
+
+    def _start_trace(self, config: dict[str, Any], specs: list[dict[str, Any]]) -> None:
+        """Begin the trace with what a resumed run did before."""
+        run = self._run
+        run.trace.start(run.run_id, config, specs)
+        for event in run.events:
+            run.trace.write_event(run.run_id, event)
+        for record in run.records:
+            run.trace.write_step(run.run_id, record)
 
     def _init_payload(
         self, config: dict[str, Any], specs: list[dict[str, Any]]

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..core._execution import is_cancelled
 from ..core._foreign import AT_WORK, guarded, outcome
 from ..core._threads import RunThreads
-from ..core._tool_call import call_tool, is_cancelled, may_ask
+from ..core._tool_call import call_tool, may_ask
 from ..core.action import Action, ActionExecutionPolicy
 from ..core.errors import ErrorCategory
 from ..core.tool_registry import ToolRegistry

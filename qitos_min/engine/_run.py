@@ -62,6 +62,8 @@ class Run(Recording):
         self.budget = effective_budget(engine.budget, task)
         self.started = time.monotonic()
         self.messages: list[HistoryMessage] = []
+        self.said = False
+        """Whether a message of this run is in the conversation."""
         self.total_tokens = 0
         self.stop_reason: StopReason | None = None
         self.failure: dict[str, Any] | None = None
@@ -156,7 +158,13 @@ class Run(Recording):
     # Agents and their conversation
 
     def say(self, role: str, content: str, **metadata: Any) -> None:
-        """Add a message to the conversation, and to the caller's history."""
+        """Add a message to the conversation, and to the caller's history.
+
+        The first one names the task, which a shared history would not tell otherwise.
+        """
+        if not self.said:
+            metadata["task"] = self.task_text
+            self.said = True
         message = HistoryMessage(role, content, self.step_id, metadata)
         self.messages.append(message)
         if self.engine.history is not None:

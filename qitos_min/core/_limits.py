@@ -1,10 +1,13 @@
-"""Checks of the numbers that people set: counts and time limits."""
+"""The version, and checks of the numbers that people set: counts and time limits."""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["check_count", "check_timeout"]
+__all__ = ["VERSION", "check_count", "check_timeout"]
+
+VERSION = "0.1.0"
+"""The version of this package, as requests name it."""
 
 
 def check_count(value: Any, name: str, *, least: int) -> None:

@@ -154,10 +154,7 @@ def _message_in(raw: dict[str, Any]) -> tuple[dict[str, Any], object]:
     if not messages:
         for holder in (raw, *choices):
             _raise_error(holder)
-        finish = next(filter(None, map(_finish, choices)), None)
-        raise EmptyReplyError(
-            f"the chat response has no choices[0].message (finish_reason {finish!r})"
-        )
+        raise EmptyReplyError("the chat response has no choices[0].message")
     # Some gateways put the text and the calls of one reply in two choices.
     message, choice = max(messages, key=lambda pair: _weight(pair[0]))
     if not _weight(message):
@@ -197,10 +194,9 @@ def _text_in(content: object) -> str:
     """A message's content: text, or a list of parts of which the text ones count."""
     if isinstance(content, str) or content is None:
         return content or ""
-    if isinstance(content, dict) and not isinstance(content.get("text"), str):
-        return dumps(content)
-    if not isinstance(content, (list, dict)):
-        # A gateway that decodes an answer of 42 has to be undone.
+    part = isinstance(content, dict) and isinstance(content.get("text"), str)
+    if not part and not isinstance(content, list):
+        # A gateway decoded the text: an answer of 42, or a decision.
         return dumps(content)
     parts = content if isinstance(content, list) else [content]
     texts = (

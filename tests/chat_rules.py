@@ -1,4 +1,4 @@
-"""What the strictest chat servers ask of a request, each rule with its source.
+"""What the strictest chat servers ask of a request, by what is known of them.
 
 One checker for the scripted server and for the scripted models, so that every request
 of every model test is looked at.
@@ -36,7 +36,7 @@ def broken_rule(body: Any) -> str | None:
         return "no messages"
     problems = (*_shape(messages), *_order(messages), *_pairs(messages), *_tools(tools))
     if not problems and tools is None and any(m.get("tool_calls") for m in messages):
-        return "calls in a request without tools"  # Anthropic
+        return "calls in a request without tools"  # Anthropic refuses them
     return next(iter(problems), None)
 
 
@@ -47,13 +47,13 @@ def _shape(messages: list[dict[str, Any]]) -> Iterator[str]:
         if role not in ("system", "user", "assistant", "tool"):
             yield f"{where}: unknown role"
         if role == "system" and place:
-            yield f"{where}: a system message behind the first"  # Qwen, Anthropic
+            yield f"{where}: a system message behind the first"  # Qwen and Anthropic take one
         if "tool_calls" in message and (role != "assistant" or not message["tool_calls"]):
             yield f"{where}: empty tool_calls, or not the assistant's"
         if content is None and message.get("tool_calls"):
             continue
         if not isinstance(content, str) or not content.strip():
-            yield f"{where}: content {content!r}"  # Anthropic: no empty text
+            yield f"{where}: content {content!r}"  # Anthropic refuses empty text
 
 
 def _order(messages: list[dict[str, Any]]) -> Iterator[str]:

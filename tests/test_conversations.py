@@ -96,8 +96,7 @@ ACTS = {
 }
 
 
-# All-Hands-AI/OpenHands and ggml-org/llama.cpp: a template refuses a conversation that
-# opens with the model's own call.
+# Public case conversation_begins_with_a_user.
 @pytest.mark.parametrize("protocol", ACTS)
 def test_a_user_speaks_first_and_every_turn_alternates(protocol):
     act, final = ACTS[protocol]
@@ -105,7 +104,9 @@ def test_a_user_speaks_first_and_every_turn_alternates(protocol):
     assert engine(model, protocol).run("do it").final_result == "x"
     middle = ["assistant", "tool" if protocol == NATIVE else "user"]
     assert [roles(sent) for sent in model.sent] == [["user"] + middle * n for n in range(3)]
-    assert all("do it" in sent[-len(middle) * n - 1]["content"] for n, sent in enumerate(model.sent))
+    assert all(
+        "do it" in sent[-len(middle) * n - 1]["content"] for n, sent in enumerate(model.sent)
+    )
 
 
 @pytest.mark.parametrize("protocol", [REACT, JSON])
@@ -125,6 +126,7 @@ def interrupted(reply, protocol, **options):
         engine(Model(reply), protocol, **options).run("go")
 
 
+# Public case interrupt_leaves_no_dangling_calls.
 STEPS = {
     NATIVE: chat(calls=[("c1", "step", {"n": 1}), ("c2", "step", {"n": 2})]),
     REACT: "Action: step(n=1)\nAction: step(n=2)",
@@ -242,7 +244,10 @@ RECORDED = {
         [called("a"), told("user", "stop"), answered("a")],
         ["user", "call", "tool", "assistant", "user"],
     ),
-    "two answers": ([told("assistant", "x"), told("assistant", "y")], ["user", "assistant"] * 2 + ["user"]),
+    "two answers": (
+        [told("assistant", "x"), told("assistant", "y")],
+        ["user", "assistant"] * 2 + ["user"],
+    ),
     "two users": ([told("user", "a"), told("user", "b")], ["user"]),
     "a second system prompt": (
         [told("user", "a"), told("system", "s"), told("assistant", "x")],
@@ -267,7 +272,9 @@ def test_any_record_becomes_a_conversation(messages, expected):
     given = {"task": "now", "system": "", "view": "Task: now"}
     native = conversation(messages, **given, write=None)
     assert_accepted(native, tools)
-    assert ["call" if m.get("tool_calls") else m["role"] for m in native if m["role"] != "system"] == expected
+    assert [
+        "call" if m.get("tool_calls") else m["role"] for m in native if m["role"] != "system"
+    ] == expected
     assert any("Task: now" in str(m["content"]) for m in native)
     text = conversation(messages, **given, write=lambda calls: "\n".join(n for n, _ in calls))
     assert_accepted(text)
@@ -442,7 +449,9 @@ def random_engine(chance, requests, store, history):
     @critic
     def strict(state, decision, results):
         again = chance.random() < 0.1
-        return CriticResult("retry", "again", instruction_patch="Be brief.") if again else "continue"
+        return (
+            CriticResult("retry", "again", instruction_patch="Be brief.") if again else "continue"
+        )
 
     return models, Engine(
         agents.get("a").agent,

@@ -31,8 +31,7 @@ ENDS = ["length", "content_filter", "max_tokens", "MAX_TOKENS", "SAFETY", "error
 CUT = {NATIVE: "The causes are: first", REACT: "Final Answer: first", JSON: DONE[JSON]}
 
 
-# langchain-ai/langchain and openai/openai-agents-python: an answer cut by the limit is
-# taken as whole.
+# Public case cut_reply_is_a_final_answer.
 @pytest.mark.parametrize("finish", ENDS)
 @pytest.mark.parametrize("protocol", CUT)
 def test_a_reply_that_is_not_whole_is_asked_for_once_more(protocol, finish):
@@ -89,7 +88,7 @@ ARGUMENTS = {
 }
 
 
-# langgenius/dify and BerriAI/litellm: providers encode arguments twice.
+# Public case double_encoded_arguments.
 @pytest.mark.parametrize("arguments", ARGUMENTS.values(), ids=ARGUMENTS)
 def test_arguments_are_read_however_they_are_encoded(arguments):
     model, result = run(*[called(arguments)] * 2, DONE[NATIVE])
@@ -177,7 +176,7 @@ EMPTY = {
 }
 
 
-# microsoft/autogen and crewAIInc/crewAI: `choices` is empty and a whole run is lost.
+# Public case empty_choices.
 @pytest.mark.parametrize("reply", EMPTY.values(), ids=EMPTY)
 def test_an_empty_reply_in_any_form_is_asked_for_again_once(reply):
     model, result = run(reply, DONE[NATIVE])
@@ -191,6 +190,7 @@ def test_an_error_that_stays_is_not_asked_again():
     assert result.failure["message"] == "the model answered with an error: no such model"
 
 
+# Public case thinking_without_opening_tag.
 ANSWERS = {
     "lone end": "I think.\n</think>\n\n42",
     "opened": "<think>I think.</think>42",
@@ -252,7 +252,6 @@ BROKEN = [
 ]
 
 
-# SWE-agent and OpenHands: a decision that is broken JSON becomes the run's answer.
 @pytest.mark.parametrize("text", BROKEN)
 @pytest.mark.parametrize("before", [(), ACTS[NATIVE][:1]], ids=["first", "after calls"])
 @pytest.mark.parametrize("protocol", [NATIVE, JSON])
@@ -288,7 +287,7 @@ USED = {
 }
 
 
-# All-Hands-AI/OpenHands: tokens of replies that could not be used are not counted.
+# Public case usage_of_unusable_replies.
 @pytest.mark.parametrize("reply", USED.values(), ids=USED)
 def test_unusable_replies_are_paid_for(reply):
     done = paid(DONE[NATIVE], {"prompt_tokens": 7, "completion_tokens": 3})
@@ -371,8 +370,17 @@ CALL_STREAMS = {
         delta("tool_calls", tool_calls=[piece(1, '{"name": "b"}')]),
     ),
     "one index for all": events(
-        delta(tool_calls=[{"index": 0, "id": "a", "function": {"name": "look", "arguments": '{"name": "a"}'}}]),
-        delta("stop", tool_calls=[{"index": 0, "id": "b", "function": {"name": "look", "arguments": '{"name": "b"}'}}]),
+        delta(
+            tool_calls=[
+                {"index": 0, "id": "a", "function": {"name": "look", "arguments": '{"name": "a"}'}}
+            ]
+        ),
+        delta(
+            "stop",
+            tool_calls=[
+                {"index": 0, "id": "b", "function": {"name": "look", "arguments": '{"name": "b"}'}}
+            ],
+        ),
     ),
     "no index, no id": events(
         delta(tool_calls=[{"function": {"name": "look", "arguments": '{"name": "a"}'}}]),
@@ -380,9 +388,20 @@ CALL_STREAMS = {
         delta(tool_calls=[{"function": {"arguments": ' "b"}'}}]),
     ),
     "id and name in every piece": events(
-        delta(tool_calls=[{"index": 0, "id": "a", "function": {"name": "look", "arguments": '{"name":'}}]),
-        delta(tool_calls=[{"index": 0, "id": "a", "function": {"name": "look", "arguments": ' "a"}'}}]),
-        delta("stop", tool_calls=[{"index": 1, "id": "b", "function": {"name": "look", "arguments": '{"name": "b"}'}}]),
+        delta(
+            tool_calls=[
+                {"index": 0, "id": "a", "function": {"name": "look", "arguments": '{"name":'}}
+            ]
+        ),
+        delta(
+            tool_calls=[{"index": 0, "id": "a", "function": {"name": "look", "arguments": ' "a"}'}}]
+        ),
+        delta(
+            "stop",
+            tool_calls=[
+                {"index": 1, "id": "b", "function": {"name": "look", "arguments": '{"name": "b"}'}}
+            ],
+        ),
     ),
 }
 

@@ -150,7 +150,8 @@ def _message_in(raw: dict[str, Any]) -> tuple[dict[str, Any], object]:
             "expected 'choices' or 'content'"
         )
     choices = _objects(raw["choices"])
-    messages = [(found, choice) for choice in choices if (found := _message_of(choice))]
+    pairs = [(_message_of(choice), choice) for choice in choices]
+    messages = [(said, choice) for said, choice in pairs if said]
     if not messages:
         for holder in (raw, *choices):
             _raise_error(holder)

@@ -112,8 +112,9 @@ class OpenAICompatibleModel:
         if data is None:
             return _Failure(f"the reply of {self._url} exceeds {_MAX_REPLY} bytes")
         outcome = self._decoded(data, kind)
-        retry = isinstance(outcome, _Failure) and outcome.retry
-        return outcome._replace(wait_s=wait_s) if retry else outcome
+        if isinstance(outcome, _Failure) and outcome.retry:
+            return outcome._replace(wait_s=wait_s)
+        return outcome
 
     def _decoded(self, data: bytes, kind: str) -> dict[str, Any] | _Failure:
         """The response in a body that arrived whole."""
@@ -131,11 +132,11 @@ class OpenAICompatibleModel:
         if not isinstance(response, dict):
             found = type(response).__name__
             return _Failure(f"the reply of {self._url} is {found}, expected an object")
-        error = None if response.get("choices") else server_error(response)
-        if error is not None:
-            status = f" {error.status}" if error.status else ""
-            said = f"{self._url} answered with an error{status}: {self._said(error.message)}"
-            return _Failure(said, retry=error.passing)
+        found = None if response.get("choices") else server_error(response)
+        if found is not None:
+            status = f" {found.status}" if found.status else ""
+            said = f"{self._url} answered with an error{status}: {self._said(found.message)}"
+            return _Failure(said, retry=found.passing)
         return response
 
     def _refused(self, error: HTTPError, deadline: float) -> _Failure:

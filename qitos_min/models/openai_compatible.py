@@ -130,8 +130,8 @@ class OpenAICompatibleModel:
         if streamed and response is None:
             return _Failure(f"the stream of {self._url} broke off", retry=True)
         if not isinstance(response, dict):
-            found = type(response).__name__
-            return _Failure(f"the reply of {self._url} is {found}, expected an object")
+            kind = type(response).__name__
+            return _Failure(f"the reply of {self._url} is {kind}, expected an object")
         found = None if response.get("choices") else server_error(response)
         if found is not None:
             status = f" {found.status}" if found.status else ""

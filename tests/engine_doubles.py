@@ -8,6 +8,8 @@ asked for more than it holds or was not used up.
 import json
 from dataclasses import dataclass, field
 
+from chat_rules import assert_accepted
+
 import snowl_compat
 from qitos_min import AgentModule, AgentRegistry, AgentSpec, Engine, StateSchema, ToolRegistry
 from qitos_min.engine import Critic, RuntimePhase
@@ -90,6 +92,7 @@ class ScriptedModel:
         self.asked = []
 
     def __call__(self, messages, tools=None):
+        assert_accepted(messages, tools)
         self.asked.append(messages)
         return self.script.take(messages, tools)
 

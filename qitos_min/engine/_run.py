@@ -61,6 +61,8 @@ class Run(Budgeted):
         self.task_text = task.objective if isinstance(task, Task) else task
         self.token = token
         self.messages: list[HistoryMessage] = []
+        self.said = False
+        """Whether a message of this run is in the conversation."""
         self.stop_reason: StopReason | None = None
         self.failure: dict[str, Any] | None = None
         self.phase = RuntimePhase.INIT
@@ -137,7 +139,13 @@ class Run(Budgeted):
     # Agents and their conversation
 
     def say(self, role: str, content: str, **metadata: Any) -> None:
-        """Add a message to the conversation, and to the caller's history."""
+        """Add a message to the conversation, and to the caller's history.
+
+        The first one names the task, which a shared history would not tell otherwise.
+        """
+        if not self.said:
+            metadata["task"] = self.task_text
+            self.said = True
         message = HistoryMessage(role, content, self.step_id, metadata)
         self.messages.append(message)
         if self.engine.history is not None:

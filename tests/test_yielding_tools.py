@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import itertools
+import subprocess
 import time
 
 import pytest
@@ -83,6 +84,16 @@ async def later_half(n: int):
 def test_a_failure_half_way_keeps_what_came_before(tool):
     result = ToolRegistry().register(tool).call(tool.__name__, n=2)
     assert (result.status, result.error, result.output) == ("error", "OSError: disk full", [0, 1])
+
+
+def test_what_a_command_printed_comes_behind_what_was_yielded():
+    def command():
+        yield {1}
+        raise subprocess.CalledProcessError(3, "make", output=b"built", stderr="gone")
+
+    result = ToolRegistry().register(command).call("command")
+    assert result.output == [[1], {"stdout": "built", "stderr": "gone"}]
+    assert result.error.startswith("CalledProcessError: ")
 
 
 closed = []

@@ -8,6 +8,7 @@ takes over to publish the report, which needs approval. No model, no network.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from dataclasses import dataclass, field
@@ -40,9 +41,8 @@ _LOG = {"monday": 18, "tuesday": 21, "wednesday": 24}
 class WeatherState(StateSchema):
     """What planner and writer know of the weather."""
 
-    readings: list[int] = field(default_factory=list)
-    average: float | None = None
-    report: str = ""
+    found: dict[str, list[Any]] = field(default_factory=dict)
+    """What each tool returned."""
 
 
 @function_tool(read_only=True, concurrency_safe=True)
@@ -65,76 +65,70 @@ def publish(text: str) -> str:
 class _WeatherAgent(AgentModule):
     """What planner and writer share: the state, and how results get into it."""
 
+    system_prompt = ""
+
+    def build_system_prompt(self, state: WeatherState) -> str:
+        return self.system_prompt
+
+    def decide(self, state: WeatherState, observation: Any) -> Decision | None:
+        return self.script(state, observation) if self.llm is None else None
+
     def init_state(self, task: str, **kwargs: Any) -> WeatherState:
         return WeatherState(task=task, **kwargs)
 
-    def reduce(
-        self, state: WeatherState, observation: Any, decision: Decision
-    ) -> WeatherState:
+    def reduce(self, state: WeatherState, observation: Any, decision: Decision) -> WeatherState:
         for action, result in zip(decision.actions, observation["action_results"]):
-            if action.name == "read_log" and isinstance(result, int):
-                state.readings.append(result)
-            elif action.name == "average" and isinstance(result, float):
-                state.average = result
-            elif action.name == "publish" and isinstance(result, str):
-                state.report = action.args["text"]
+            if not isinstance(result, dict):  # What a call that failed left.
+                state.found.setdefault(action.name, []).append(result)
         return state
 
     def prepare(self, state: WeatherState) -> str:
-        return f"Task: {state.task}\nReadings: {state.readings}\nAverage: {state.average}"
+        return f"Task: {state.task}\nFound: {state.found}"
 
 
 class Planner(_WeatherAgent):
     """Reads and reckons, then hands over."""
 
     name = "planner"
+    system_prompt = (
+        "You find out the average of monday, tuesday and wednesday with the tools,"
+        " then hand over to the writer with transfer_to_writer."
+    )
 
-    def build_system_prompt(self, state: WeatherState) -> str:
-        return (
-            "You find out the average of monday, tuesday and wednesday with the tools,"
-            " then hand over to the writer with transfer_to_writer."
-        )
-
-    def decide(self, state: WeatherState, observation: Any) -> Decision | None:
-        if self.llm is not None:
-            return None
-        if not state.readings:
+    def script(self, state: WeatherState, observation: Any) -> Decision:
+        if "read_log" not in state.found:
             days = [Action("read_log", {"day": day}) for day in _LOG]
             return Decision.act(days, rationale="look at every day")
-        if state.average is None and "instruction_patch" not in observation:
+        if "average" in state.found:
+            return Decision.handoff("writer", rationale="the numbers are there")
+        if "instruction_patch" not in observation:
             return Decision.final("about 20 degrees", rationale="looks like it")
-        if state.average is None:
-            return Decision.act(Action("average", {"numbers": list(state.readings)}))
-        return Decision.handoff("writer", rationale="the numbers are there")
+        return Decision.act(Action("average", {"numbers": state.found["read_log"]}))
 
 
 class Writer(_WeatherAgent):
     """Publishes what the planner found."""
 
     name = "writer"
+    system_prompt = "You publish one sentence with the average, then give it as the answer."
 
-    def build_system_prompt(self, state: WeatherState) -> str:
-        return "You publish one sentence with the average, then give it as the answer."
-
-    def decide(self, state: WeatherState, observation: Any) -> Decision | None:
-        if self.llm is not None:
-            return None
-        text = f"It was {state.average} °C on average."
-        if not state.report:
+    def script(self, state: WeatherState, observation: Any) -> Decision:
+        text = f"It was {state.found['average'][0]} °C on average."
+        if "publish" not in state.found:
             return Decision.act(Action("publish", {"text": text}))
-        return Decision.final(state.report)
+        return Decision.final(text)
 
 
 @critic(name="no_guessing")
 def no_guessing(state: WeatherState, decision: Decision, results: list[Any]) -> CriticResult:
     """Send an answer back that nothing was reckoned for."""
-    if decision.mode != "final" or state.average is not None:
+    if decision.mode != "final" or "average" in state.found:
         return CriticResult(reason="nothing was guessed")
     return CriticResult(
         "retry",
         "the answer is a guess",
         0.2,
-        details={"readings": len(state.readings)},
+        details={"readings": len(state.found.get("read_log", []))},
         instruction_patch="Reckon the average before you answer.",
     )
 
@@ -200,6 +194,8 @@ def main(argv: list[str] | None = None) -> int:
             writer = TraceWriter(args.trace)
         except ValueError as error:
             parser.exit(1, f"{parser.prog}: {error}\n")
+    # What fails is said below, in one line.
+    logging.getLogger("qitos_min").addHandler(logging.NullHandler())
     engine = build_engine(llm=llm, trace_writer=writer)
     result = engine.run(TASK)
     text = snowl_compat.export_json(result, engine=engine, indent=2)

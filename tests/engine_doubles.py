@@ -8,6 +8,8 @@ asked for more than it holds or was not used up.
 import json
 from dataclasses import dataclass, field
 
+from chat_rules import assert_accepted
+
 import snowl_compat
 from qitos_min import AgentModule, AgentRegistry, AgentSpec, Engine, StateSchema, ToolRegistry
 from qitos_min.engine import Critic, RuntimePhase
@@ -90,6 +92,7 @@ class ScriptedModel:
         self.asked = []
 
     def __call__(self, messages, tools=None):
+        assert_accepted(messages, tools)
         self.asked.append(messages)
         return self.script.take(messages, tools)
 
@@ -155,7 +158,7 @@ def check_run(result, engine):
     assert result.task_result.stop_reason == reason
     assert engine.last_result is result
     if result.failure is not None:
-        assert list(result.failure) == ["category", "phase", "step_id", "type", "message"]
+        assert " ".join(result.failure) == "category phase step_id type message traceback"
         assert result.error_code == result.failure["category"]
     for record in result.records:
         inside = [e for e in result.events if e in record.phase_events]
@@ -169,6 +172,11 @@ def check_run(result, engine):
         for trace in result.critic_traces
     ]
     assert payload["handoff_traces"] == [trace.to_dict() for trace in result.handoff_traces]
+
+
+def untraced(failure):
+    """A failure without its traceback, which holds paths and lines."""
+    return {name: value for name, value in failure.items() if name != "traceback"}
 
 
 def scripts_of(engine):

@@ -1,4 +1,4 @@
-"""A scripted chat-completions server on loopback, for tests of the model path."""
+"""A scripted chat-completions server on loopback, as strict as the strictest real one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
 from typing import Any, NamedTuple
+
+from chat_rules import broken_rule
 
 __all__ = ["DROP", "STALL", "ModelServer", "Reply", "Request", "chat"]
 
@@ -83,11 +85,13 @@ class ModelServer:
 
     A reply is a text (sent as a chat response), a dict (sent as JSON) or a ``Reply``.
     ``base_url`` is the address for a model, ``requests`` what was asked. Leaving the
-    block fails when replies are left or were too few.
+    block fails when replies are left or were too few, or when a request broke a rule:
+    such a request gets status 400 and no reply of the script.
     """
 
     def __init__(self, replies: Sequence[str | dict[str, Any] | Reply]) -> None:
         self.requests: list[Request] = []
+        self.refused: list[str] = []
         self._replies = [_as_reply(reply) for reply in replies]
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -109,12 +113,17 @@ class ModelServer:
         self._thread.join()
         self._server.server_close()
         if kind is None:
+            assert self.refused == []
             asked, scripted = len(self.requests), len(self._replies)
             assert asked == scripted, f"{asked} requests for {scripted} replies"
 
     def next_reply(self, request: Request) -> Reply:
         """Record a request and give its reply; 418 when the script is over."""
+        problem = broken_rule(request.body)
         with self._lock:
+            if problem is not None:
+                self.refused.append(problem)
+                return Reply({"error": {"message": problem}}, 400)
             self.requests.append(request)
             index = len(self.requests) - 1
         if index < len(self._replies):

@@ -353,6 +353,7 @@ def test_a_critic_that_raises_stops_the_run_and_is_recorded():
 
     engine = Engine(Agent("a", [Decision.final("x")]), critics=[Judge()])
     result = engine.run("t")
+    assert result.failure.pop("traceback").endswith("RuntimeError: no judgement")
     assert result.failure == {
         "category": "system_error",
         "phase": "CRITIC",

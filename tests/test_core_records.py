@@ -188,6 +188,7 @@ def test_a_failure_as_plain_values():
         "step_id": 2,
         "type": "OSError",
         "message": "gone",
+        "traceback": "",
     }
     error = QitosRuntimeError("no")
     assert (str(error), error.message, error.category) == ("no", "no", ErrorCategory.SYSTEM)

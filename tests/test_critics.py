@@ -16,6 +16,7 @@ from engine_doubles import (
     play_agent,
     stages,
     tools,
+    untraced,
 )
 
 from qitos_min import Action, Decision, Engine, ToolMeta
@@ -414,7 +415,7 @@ def test_a_state_patch_that_makes_the_state_invalid_is_taken_back():
     agent = ScriptedAgent(Decision.final("a"))
     verdict = {"action": "retry", "state_patch": {"notes": [1], "max_steps": 0}}
     result = play(Engine(agent, critics=[ScriptedCritic(verdict)]))
-    assert result.failure == {
+    assert untraced(result.failure) == {
         "category": "state_error",
         "phase": "CRITIC",
         "step_id": 0,

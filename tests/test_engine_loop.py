@@ -12,6 +12,7 @@ from engine_doubles import (
     play_agent,
     stages,
     tools,
+    untraced,
 )
 
 from qitos_min import Action, AgentModule, Decision, Engine, Env, StateSchema, Task
@@ -20,6 +21,8 @@ from qitos_min.core.action import ActionExecutionPolicy
 from qitos_min.core.env import EnvObservation, EnvStepResult
 from qitos_min.engine import RuntimeBudget, RuntimePhase, critic
 from qitos_min.engine.runtime import RuntimeComposition
+from qitos_min.kit.checkpoint import MemoryCheckpointStore
+from qitos_min.trace import TraceWriter
 
 ADD = Decision.act(Action("add", {"a": 1, "b": 2}))
 
@@ -164,6 +167,7 @@ def test_the_payloads_say_what_happened():
             "status": "error",
             "error": "ValueError: no luck",
             "error_code": "tool_execution_failed",
+            "output": None,
         },
     ]
     assert [call["status"] for call in acted["tool_invocations"]] == ["success", "error"]
@@ -404,7 +408,7 @@ def test_an_environment_without_the_operations_of_a_tool_is_refused():
     engine = Engine(ScriptedAgent(), tool_registry=registry, env=World())
     result = play(engine)
     assert result.task_result.stop_reason == "env_capability_mismatch"
-    assert result.failure == {
+    assert untraced(result.failure) == {
         "category": "env_error",
         "phase": "INIT",
         "step_id": 0,
@@ -521,7 +525,7 @@ def named(state, decision, results):
     return "continue"
 
 
-def test_export_config_names_everything_as_configured():
+def test_export_config_names_everything_as_configured(tmp_path):
     class Model:
         model = "small-1"
 
@@ -536,8 +540,8 @@ def test_export_config_names_everything_as_configured():
         delegate_depth=2,
         shared_memory={},
         protocol="json_decision_v1",
-        checkpoint_store=object(),
-        trace_writer=object(),
+        checkpoint_store=MemoryCheckpointStore(),
+        trace_writer=TraceWriter(tmp_path),
     )
     assert engine.export_config().to_dict() == {
         "agent_name": "tester",

@@ -134,7 +134,7 @@ def test_the_body_of_an_artifact_is_resolved_through_the_agent(folder):
         body = composition.agent.config["artifact_resolver"].resolve(ref).body
     assert body == long_note().encode()
     assert len(ref.sha256) == 64
-    assert result.final_result == ["Session: word word w...[TRUNCATED]"]
+    assert result.final_result == ["Session: w...[TRUNCATED]word word "]
 
 
 def test_calls_run_together_where_their_tools_say_so():

@@ -208,6 +208,7 @@ def test_a_hook_that_raises_is_removed_for_the_rest_of_the_run_only():
 def test_attributes_that_cannot_be_read_are_no_hook():
     class Odd:
         on_event = None
+        on_step_end = print
 
         @property
         def on_run_start(self):

@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass, field
 
 import pytest
+from chat_rules import assert_accepted
 
 import snowl_compat
 from qitos_min import (
@@ -32,6 +33,7 @@ class ScriptedModel:
         self.calls = []
 
     def __call__(self, messages, tools=None):
+        assert_accepted(messages, tools)
         self.calls.append((messages, tools))
         assert self.replies, "the model was called more often than it was scripted for"
         reply = self.replies.pop(0)
@@ -111,7 +113,7 @@ def test_each_protocol_acts_and_answers(protocol):
 def test_native_results_answer_their_calls_by_id():
     model = ScriptedModel(chat(calls=[("add", {"a": 1, "b": 2})]), chat("3"))
     Engine(agent(model, model_protocol="native_tool_call_v1")).run("t")
-    asked, answered = model.calls[1][0][1:3]
+    asked, answered = model.calls[1][0][2:4]
     assert asked["tool_calls"][0]["id"] == answered["tool_call_id"] == "c0"
     assert answered["role"] == "tool"
 
@@ -236,15 +238,17 @@ def handing_over(context, replies):
 
 
 @pytest.mark.parametrize(
-    "strategy, rounds, seen",
+    "strategy, rounds, seen, passed",
     [
-        (ContextStrategy.FULL, None, [1, 2, 3, 4, 5]),
-        (ContextStrategy.FULL, 2, [5]),
-        (ContextStrategy.SUMMARY, None, [4, 5]),
-        (ContextStrategy.ISOLATED, None, []),
+        (ContextStrategy.FULL, None, [1, 2, 3, 4, 5], 12),
+        (ContextStrategy.FULL, 2, [5], 4),
+        (ContextStrategy.SUMMARY, None, [4, 5], 7),
+        (ContextStrategy.ISOLATED, None, [], 0),
     ],
 )
-def test_the_next_model_call_contains_what_the_strategy_lets_through(strategy, rounds, seen):
+def test_the_next_model_call_contains_what_the_strategy_lets_through(
+    strategy, rounds, seen, passed
+):
     context = HandoffContext(strategy=strategy, max_history_rounds=rounds)
     second, result = handing_over(context, ["Final Answer: x"])
     messages = second.calls[0][0]
@@ -253,7 +257,7 @@ def test_the_next_model_call_contains_what_the_strategy_lets_through(strategy, r
     assert "You are second." in messages[0]["content"] and "the task" in messages[-1]["content"]
     assert ("Earlier in this run" in second.prompt(0)) is (strategy is ContextStrategy.SUMMARY)
     [trace] = result.handoff_traces
-    assert trace.messages_passed == len(messages) - 2
+    assert trace.messages_passed == passed
     assert (trace.context_strategy, trace.step_id) == (strategy.name, 5)
     assert result.records[5].agent_id == "first"
 

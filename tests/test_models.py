@@ -18,6 +18,7 @@ from qitos_min.engine._protocols import ModelError
 from qitos_min.models import OpenAICompatibleModel
 
 KEY = "sk-fake-0123456789abcdef"
+LOOK = {"type": "object", "properties": {}}
 ASK = [{"role": "user", "content": "你好"}]
 OVER_LIMIT = 16 * 1024 * 1024 + 1
 
@@ -42,13 +43,14 @@ def failure(model):
 
 
 def test_request_and_response_are_those_of_the_api():
-    tools = [{"type": "function", "function": {"name": "look", "parameters": {}}}]
+    tools = [{"type": "function", "function": {"name": "look", "parameters": LOOK}}]
     with ModelServer([chat("hi")]) as server:
         assert make(server)(ASK, tools=tools) == chat("hi")
     (request,) = server.requests
     assert request.path == "/v1/chat/completions"
     assert request.headers["authorization"] == f"Bearer {KEY}"
     assert request.headers["content-type"] == "application/json"
+    assert request.headers["user-agent"] == "qitos-min/0.1.0"
     assert request.body == {"model": "scripted", "messages": ASK, "tools": tools}
 
 
@@ -70,7 +72,7 @@ def test_blanks_around_key_and_slash_after_address_are_dropped():
 
 
 def test_values_json_cannot_hold_do_not_stop_a_request():
-    message = {"role": "tool", "content": "bad \ud835 寒", "n": float("nan")}
+    message = {"role": "user", "content": "bad \ud835 寒", "n": float("nan")}
     with ModelServer(["hi"]) as server:
         make(server)([message])
     (sent,) = server.requests[0].body["messages"]

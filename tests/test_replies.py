@@ -17,8 +17,12 @@ USAGE = {
     "other names": ({"input_tokens": 3, "output_tokens": 4}, (3, 4, 7)),
     "only total": ({"total_tokens": 9}, (0, 0, 9)),
     "unusable": (
-        {"prompt_tokens": True, "completion_tokens": -4, "total_tokens": "9"},
+        {"prompt_tokens": True, "completion_tokens": -4, "total_tokens": "9a"},
         (0, 0, 0),
+    ),
+    "as text and floats": (
+        {"prompt_tokens": "3", "completion_tokens": 4.0, "total_tokens": None},
+        (3, 4, 7),
     ),
     "null": (None, (0, 0, 0)),
     "text": ("many", (0, 0, 0)),
@@ -96,8 +100,7 @@ BAD_REPLIES = {
     ),
     "error": (
         {"error": 1},
-        "the model returned a dict with the keys ['error'], "
-        "expected 'choices' or 'content'",
+        "the model answered with an error: 1",
     ),
     "no choices": ({"choices": []}, "the chat response has no choices[0].message"),
     "odd choices": (
@@ -105,10 +108,26 @@ BAD_REPLIES = {
         "the chat response has no choices[0].message",
     ),
     "no message": (
-        {"choices": [{"text": "x"}]},
+        {"choices": [{"index": 0}]},
         "the chat response has no choices[0].message",
     ),
-    "content as number": ({"content": 3}, "the reply's content is int, expected text"),
+    "no choice": ({"choices": None}, "the chat response has no choices[0].message"),
+    "error in a choice": (
+        {"choices": [{"error": {"code": 400, "message": "too long"}}]},
+        "the model answered with an error: too long",
+    ),
+    "error beside an empty choice": (
+        {**chat(""), "error": {"message": "overloaded", "code": "529"}},
+        "the model answered with an error: overloaded",
+    ),
+    "older error object": (
+        {"object": "error", "message": "no such model", "code": 404},
+        "the model answered with an error: no such model",
+    ),
+    "cut before it began": (
+        {"choices": [{"message": {"content": None}, "finish_reason": "MAX_TOKENS"}]},
+        "the model's reply is not whole (finish_reason 'MAX_TOKENS')",
+    ),
     "empty": ("", "the model's reply is empty (finish_reason None)"),
     "blank": (chat(" \n"), "the model's reply is empty (finish_reason 'stop')"),
     "no content": (chat(None), "the model's reply is empty (finish_reason 'stop')"),

@@ -40,7 +40,7 @@ def test_later_changes_do_not_reach_the_document():
     _, result = finished()
     state = RunState.from_engine_result(result)
     text = state.to_json()
-    result.state.readings.append(99)
+    result.state.found["read_log"].append(99)
     result.records[0].action_results.append("late")
     assert state.to_json() == text
 

@@ -20,9 +20,9 @@ def registry_of(func, **meta):
 @pytest.mark.parametrize(
     "output, limit, shown, omitted",
     [
-        ("abcdef", 4, "abcd...[TRUNCATED]", {"chars": 2}),
+        ("abcdef", 4, "ab...[TRUNCATED]ef", {"chars": 2}),
         ("abcd", 4, None, {}),
-        ([1, 2, 3], 2, "[1...[TRUNCATED]", {"chars": 7}),
+        ([1, 2, 3], 2, "[...[TRUNCATED]]", {"chars": 7}),
         (None, 0, None, {}),
     ],
 )
@@ -56,9 +56,9 @@ class Room:
 
 
 LONG = [
-    ("abcdef", "abcd...[TRUNCATED]", "text/plain", b"abcdef", 2),
-    ([1, 2, 3], "[1, ...[TRUNCATED]", "application/json", b"[1, 2, 3]", 5),
-    ("\u5bd2" * 5, "\u5bd2" * 4 + MARK, "text/plain", ("\u5bd2" * 5).encode(), 1),
+    ("abcdef", "ab...[TRUNCATED]ef", "text/plain", b"abcdef", 2),
+    ([1, 2, 3], "[1...[TRUNCATED]3]", "application/json", b"[1, 2, 3]", 5),
+    ("\u5bd2" * 5, MARK.join(["\u5bd2" * 2] * 2), "text/plain", ("\u5bd2" * 5).encode(), 1),
 ]
 
 
@@ -90,14 +90,14 @@ def test_the_store_gets_what_is_too_long_and_nothing_else():
     own = ToolResult(output="abcdef", model_output="short", artifact_refs=[ref()])
     result = registry_of(lambda: own, result_max_chars=5).call("t", context)
     assert [r.artifact_id[:6] for r in result.artifact_refs] == ["a1", "output"]
-    assert (result.output, result.model_output) == ("abcde" + MARK, "short")
+    assert (result.output, result.model_output) == ("abc" + MARK + "ef", "short")
 
 
 def test_an_output_that_the_store_refuses_stays_whole():
     context = {"artifact_resolver": Shelf(most=5)}
     result = registry_of(lambda: "abcdef", result_max_chars=4).call("t", context)
     assert (result.status, result.output, result.complete) == ("success", "abcdef", True)
-    assert result.model_output == "abcd" + MARK
+    assert result.model_output == "ab" + MARK + "ef"
     assert result.metadata == {
         "artifact_error": "ArtifactContractError: artifact_store_limit: too long"
     }

@@ -14,12 +14,12 @@ import pytest
 
 from qitos_min.core._tool_result_checks import (
     FIELD_CHECKS,
-    STATE_CHECKS,
     STATE_FIELDS,
     EffectState,
     RetryDisposition,
     ToolErrorKind,
     ToolResultStatus,
+    state_fault,
 )
 from qitos_min.core.tool_result import ToolResult, ToolResultContractError
 from tool_results import (
@@ -27,7 +27,6 @@ from tool_results import (
     DEFAULTS,
     SECRET,
     VIEWS,
-    doubled,
     endless,
     failed,
     nested,
@@ -66,8 +65,8 @@ def test_a_field_at_its_default_needs_no_check() -> None:
     # That is why results that hold little are cheap to make.
     defaults = vars(ToolResult())
     for code, names, holds, _ in FIELD_CHECKS:
-        assert [name for name in names if not holds(defaults[name])] == [], code
-    assert [what for _, broken, what in STATE_CHECKS if broken(ToolResult())] == []
+        assert [name for name in names.split() if not holds(defaults[name])] == [], code
+    assert state_fault(ToolResult()) is None
 
 
 def test_no_check_of_the_state_looks_at_a_field_that_is_not_listed() -> None:
@@ -78,13 +77,12 @@ def test_no_check_of_the_state_looks_at_a_field_that_is_not_listed() -> None:
         "effect_state": get_args(EffectState),
         "retry_disposition": get_args(RetryDisposition),
     }
-    for _ in range(300):
-        values = {name: chance.choice([None, True]) for name in STATE_FIELDS}
+    for _ in range(2000):
+        values = {name: chance.choice([None, True]) for name in sorted(STATE_FIELDS)}
         values |= {name: chance.choice(words) for name, words in choices.items()}
-        for _, broken, _ in STATE_CHECKS:
-            watched = Watched(values)
-            broken(watched)
-            seen |= watched.seen
+        watched = Watched(values)
+        state_fault(watched)
+        seen |= watched.seen
     assert seen == STATE_FIELDS
 
 
@@ -335,14 +333,6 @@ def test_each_fault_has_its_code_and_is_not_echoed(
     assert str(caught.value).startswith(f"{code}: ")
     assert SECRET not in str(caught.value)
     assert " at 0x" not in str(caught.value)
-
-
-def test_a_tree_that_doubles_itself_is_refused_in_time() -> None:
-    with pytest.raises(ToolResultContractError) as caught:
-        ToolResult(output=doubled(60))
-    assert str(caught.value) == (
-        "non_serializable_value: output holds more than 1100000 values"
-    )
 
 
 @pytest.mark.parametrize(

@@ -213,10 +213,20 @@ class Hostile:
     __eq__ = __hash__ = None  # type: ignore[assignment]
 
 
+class Unreadable(dict[str, int]):
+    """A mapping that cannot be read, as one whose connection is lost."""
+
+    def items(self) -> Any:
+        raise OSError("connection lost")
+
+    keys = values = __iter__ = items
+
+
 @pytest.mark.parametrize(
     "build",
     [
         object,
+        lambda: Unreadable(a=1),
         lambda: {"when": datetime(2026, 1, 1, tzinfo=timezone.utc)},
         lambda: (1, 2),
         lambda: {3: "three"},

@@ -73,6 +73,7 @@ UserId = NewType("UserId", int)
 NULL = {"type": "null"}
 TEXT = {"type": "string"}
 WHOLE = {"type": "integer"}
+ANYTHING = {"type": "array", "items": {}}
 MODE = {"type": "string", "enum": ["fast", "slow"]}
 PLACE = {
     "type": "object",
@@ -89,23 +90,29 @@ TYPES = [
     (type(None), NULL),
     (Any, {}),
     (object, {}),
-    (datetime.datetime, {}),
-    (list, {"type": "array"}),
-    (List, {"type": "array"}),
+    (datetime.datetime, {**TEXT, "format": "date-time"}),
+    (list, ANYTHING),
+    (List, ANYTHING),
     (list[str], {"type": "array", "items": TEXT}),
-    (List[Any], {"type": "array"}),
+    (List[Any], ANYTHING),
     (collections.abc.Sequence[int], {"type": "array", "items": WHOLE}),
     (dict, {"type": "object"}),
     (Dict[str, int], {"type": "object", "additionalProperties": WHOLE}),
     (collections.abc.Mapping[str, Any], {"type": "object"}),
-    (tuple, {"type": "array"}),
+    (tuple, ANYTHING),
     (tuple[int, ...], {"type": "array", "items": WHOLE}),
     (
         tuple[int, str],
-        {"type": "array", "prefixItems": [WHOLE, TEXT], "minItems": 2, "maxItems": 2},
+        {
+            "type": "array",
+            "prefixItems": [WHOLE, TEXT],
+            "items": {"anyOf": [WHOLE, TEXT]},
+            "minItems": 2,
+            "maxItems": 2,
+        },
     ),
     (set[str], {"type": "array", "items": TEXT, "uniqueItems": True}),
-    (frozenset, {"type": "array", "uniqueItems": True}),
+    (frozenset, {**ANYTHING, "uniqueItems": True}),
     (Optional[str], {"anyOf": [TEXT, NULL]}),
     (int | None, {"anyOf": [WHOLE, NULL]}),
     (Union[int, str], {"anyOf": [WHOLE, TEXT]}),
@@ -183,7 +190,7 @@ def test_a_type_statement_may_name_itself_or_what_is_not_there():
         names,
     )
     assert function_schema(names["grow"])["properties"] == {
-        "tree": {"anyOf": [WHOLE, {"type": "array"}]},
+        "tree": {"anyOf": [WHOLE, ANYTHING]},
         "lost": {},
         "n": WHOLE,
     }

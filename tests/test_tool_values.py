@@ -12,8 +12,9 @@ from typing import Annotated, Any, Optional, Union
 import pytest
 
 from qitos_min.core._json_schema import check_value, detach_json
+from qitos_min.core._typed import form_of
 from qitos_min.core.tool import FunctionTool
-from qitos_min.core.tool_schema import convert_value, type_to_json_schema
+from qitos_min.core.tool_schema import type_to_json_schema
 
 
 class Mode(str, enum.Enum):
@@ -55,15 +56,13 @@ TEXT = {"type": "string"}
 WHOLE = {"type": "integer"}
 VALUES = [
     (Mode, "slow", Mode.SLOW),
-    (Mode, "odd", "odd"),
     (Level, 2, Level.HIGH),
-    (Level, True, True),
     (Shape, "LINE", Shape.LINE),
     (Query, {"text": "a", "mode": "slow"}, Query("a", mode=Mode.SLOW)),
     (list[Query], [{"text": "a"}], [Query("a")]),
     (dict[str, Mode], {"a": "fast"}, {"a": Mode.FAST}),
-    (dict[Mode, int], {"fast": 1, "odd": 2}, {Mode.FAST: 1, "odd": 2}),
-    (dict[int, str], {"1": "a", "x": "b"}, {1: "a", "x": "b"}),
+    (dict[Mode, int], {"fast": 1}, {Mode.FAST: 1}),
+    (dict[int, str], {"1": "a"}, {1: "a"}),
     (dict[float, Any], {"1.5": []}, {1.5: []}),
     (Node, {"value": 1, "children": [{"value": 2}]}, Node(1, [Node(2)])),
     (Place, {"city": "x", "zip": 1}, {"city": "x", "zip": 1}),
@@ -84,7 +83,7 @@ VALUES = [
 
 @pytest.mark.parametrize("annotation, value, result", VALUES)
 def test_json_arguments_become_values_of_the_type(annotation, value, result):
-    converted = convert_value(value, annotation)
+    converted = form_of(annotation).read(value)
     assert converted == result
     assert type(converted) is type(result)
 
@@ -110,7 +109,8 @@ FAULTS = [
     (True, WHOLE, "invalid_argument_type"),
     (False, {"type": "number"}, "invalid_argument_type"),
     (3, {"type": "number"}, None),
-    (3.0, WHOLE, "invalid_argument_type"),
+    (3.0, WHOLE, None),
+    (3.5, WHOLE, "invalid_argument_type"),
     (1, {"type": "boolean"}, "invalid_argument_type"),
     ("3", WHOLE, "invalid_argument_type"),
     (None, TEXT, "invalid_argument_type"),

@@ -49,13 +49,6 @@ def endless() -> dict[str, Any]:
     return tree
 
 
-def doubled(times: int) -> list[Any]:
-    tree: list[Any] = []
-    for _ in range(times):
-        tree = [tree, tree]
-    return tree
-
-
 DEFAULTS = {
     "status": "success",
     "output": None,

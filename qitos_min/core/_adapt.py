@@ -24,6 +24,8 @@ class _ToolObject(BaseTool):
     def __init__(self, target: Any, spec: ToolSpec) -> None:
         super().__init__(spec)
         self.target = target
+        self.in_calling_thread = getattr(target, "in_calling_thread", False)
+        self._signature = target._signature if isinstance(target, BaseTool) else None
 
     def validate_input(
         self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None

@@ -5,13 +5,32 @@ from __future__ import annotations
 import contextvars
 import inspect
 import threading
+import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from ._limits import check_timeout
+from ._json import to_json_value
+from ._shorten import shortened
 
-__all__ = ["described", "guarded", "in_thread", "outcome", "settled"]
+__all__ = [
+    "AT_WORK",
+    "DaemonThreads",
+    "described",
+    "error_text",
+    "guarded",
+    "outcome",
+    "settled",
+    "traced",
+]
+
+_MOST_INNER = 20
+"""Exceptions of a group that a message names."""
+_MOST_FRAMES = 20
+_MOST_TRACED = 20_000
+"""Characters of a traceback."""
+AT_WORK: contextvars.ContextVar[Any] = contextvars.ContextVar("AT_WORK", default=None)
+"""The work of a run in which this code is called (``core._threads.Work``), if any."""
 
 
 def outcome(work: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:
@@ -30,35 +49,48 @@ def guarded(work: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | 
     return value, error
 
 
+def error_text(error: BaseException) -> str:
+    """What an exception says, as JSON can hold it; the type's name if it says nothing."""
+    return _said(error) or type(error).__name__
+
+
 def described(error: BaseException) -> str:
     """Type and message of an exception, even of one that cannot say its message."""
-    text, _ = outcome(str, error)
-    kind = type(error).__name__
+    text, kind = _said(error), type(error).__name__
     return f"{kind}: {text}" if text else kind
 
 
-def in_thread(
-    work: Callable[[], Any], limit: float | None = None
-) -> tuple[Any, BaseException | None] | None:
-    """The outcome of work in a thread of its own; None when ``limit`` seconds passed.
+def _said(error: BaseException) -> str:
+    """The message; that of a group names the exceptions in it."""
+    text, _ = outcome(str, error)
+    text = to_json_value(text) or ""
+    # By attribute: the class of groups is built in from 3.11 on and a package before.
+    inner = getattr(error, "exceptions", None)
+    if not isinstance(inner, (list, tuple)):
+        return text
+    told = [described(e) for e in inner[:_MOST_INNER] if isinstance(e, BaseException)]
+    if len(inner) > _MOST_INNER:
+        told.append(f"and {len(inner) - _MOST_INNER} more")
+    return f"{text}: {'; '.join(told)}" if told else text
 
-    The thread is a daemon, so that the process can end while it hangs. Raises
-    ``ValueError`` for a limit that is no number of seconds, before the work begins.
+
+def traced(error: BaseException) -> str:
+    """The last 20 frames of an exception as text, as JSON can hold it.
+
+    Its causes are told too, and from Python 3.11 on what is in a group.
     """
-    check_timeout(limit)
-    found: list[tuple[Any, BaseException | None]] = []
-    context = contextvars.copy_context()
-    thread = threading.Thread(
-        target=lambda: found.append(outcome(context.run, work)),
-        name="qitos-tool",
-        daemon=True,
+    told, _ = guarded(_formatted, error)
+    return to_json_value(told) or described(error)
+
+
+def _formatted(error: BaseException) -> str:
+    found = traceback.TracebackException(
+        type(error), error, error.__traceback__, limit=-_MOST_FRAMES
     )
-    thread.start()
-    thread.join(None if limit is None else min(limit, threading.TIMEOUT_MAX))
-    return found[0] if found else None
+    return shortened("".join(found.format()).rstrip(), _MOST_TRACED)
 
 
-class _DaemonThreads(ThreadPoolExecutor):
+class DaemonThreads(ThreadPoolExecutor):
     """Gives each piece of work a daemon thread; a pool's own are joined at exit."""
 
     def submit(self, work: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
@@ -78,14 +110,25 @@ class _DaemonThreads(ThreadPoolExecutor):
 
 
 def settled(value: Any) -> Any:
-    """A value, or what it gives when it has to be awaited."""
+    """A value, or what it gives when it has to be awaited.
+
+    In the work of a run it is awaited on the run's own event loop, so that a client
+    opened in one call works in the next; elsewhere on a loop of its own.
+    """
     if not inspect.isawaitable(value):
         return value
+    work = AT_WORK.get()
+    return settled_alone(value) if work is None else work.settled(value)
+
+
+def settled_alone(value: Any) -> Any:
+    """The same on a loop that lives for this value only."""
     # Only asynchronous code pays for the import.
     import asyncio
 
     async def settle() -> Any:
-        asyncio.get_running_loop().set_default_executor(_DaemonThreads())
+        AT_WORK.set(None)  # The run's loop may be waiting for this value.
+        asyncio.get_running_loop().set_default_executor(DaemonThreads())
         return await value
 
     try:
@@ -93,7 +136,16 @@ def settled(value: Any) -> Any:
     except RuntimeError:
         return asyncio.run(settle())
     # A loop runs in this thread and cannot be entered again.
-    result, error = in_thread(lambda: asyncio.run(settle())) or (None, None)
+    found: list[tuple[Any, BaseException | None]] = []
+    context = contextvars.copy_context()
+    thread = threading.Thread(
+        target=lambda: found.append(outcome(context.run, asyncio.run, settle())),
+        name="qitos-tool",
+        daemon=True,
+    )
+    thread.start()
+    thread.join()
+    result, error = found[0]
     if error is not None:
         raise error
     return result

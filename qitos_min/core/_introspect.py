@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import re
 import sys
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from ._foreign import outcome
 
-__all__ = ["documented", "parameters", "parse_docstring", "resolved_hints"]
+__all__ = [
+    "documented",
+    "field_mark",
+    "is_alias",
+    "parameters",
+    "parse_docstring",
+    "resolved_hints",
+    "unwrapped",
+]
 
 _ARGUMENTS = (
     "args",
@@ -79,6 +88,8 @@ def resolved_hints(owner: Any) -> dict[str, Any]:
         module = sys.modules.get(getattr(scope, "__module__", None) or "")
         names = getattr(inspect.unwrap(scope), "__globals__", None)
         for name, annotation in _annotations(scope).items():
+            if isinstance(annotation, str):  # Python 3.10 cannot evaluate it.
+                annotation = re.sub(r"^(\w+\.)?InitVar\[(.*)\]$", r"\2", annotation)
 
             def stand_in() -> None: ...
 
@@ -109,6 +120,38 @@ def _annotations(scope: Any) -> dict[str, Any]:
     return dict(getattr(scope, "__annotations__", {}))
 
 
+def is_alias(annotation: Any) -> bool:
+    """Whether it is a ``type X = ...`` of Python 3.12."""
+    return type(annotation).__name__ == "TypeAliasType"
+
+
+def field_mark(annotation: Any) -> str:
+    """The name of what marks a field, such as ``NotRequired``."""
+    # By name, because typing gained these marks after 3.10 and a backport has them.
+    return str(typing.get_origin(annotation)).rpartition(".")[2]
+
+
+def unwrapped(annotation: Any) -> tuple[Any, str]:
+    """Take off what carries no type of its own; the text of ``Annotated`` is kept."""
+    note = ""
+    while True:
+        if typing.get_origin(annotation) is typing.Annotated:
+            texts = [text for text in annotation.__metadata__ if isinstance(text, str)]
+            note = note or (texts[0] if texts else "")
+            annotation = annotation.__origin__
+        elif field_mark(annotation) in ("Required", "NotRequired", "ReadOnly", "Final"):
+            annotation = typing.get_args(annotation)[0]
+        elif isinstance(annotation, dataclasses.InitVar):
+            annotation = annotation.type
+        elif hasattr(annotation, "__supertype__"):  # NewType
+            annotation = annotation.__supertype__
+        elif is_alias(annotation):
+            value, error = outcome(getattr, annotation, "__value__")
+            annotation = Any if error else value
+        else:
+            return annotation, note
+
+
 def parse_docstring(text: str | None) -> tuple[str, dict[str, str]]:
     """The description and the text of each parameter.
 
@@ -117,20 +160,33 @@ def parse_docstring(text: str | None) -> tuple[str, dict[str, str]]:
     """
     lines = inspect.cleandoc(text or "").split("\n")
     notes: dict[str, list[str]] = {}
-    end = len(lines)
-    for place in range(len(lines)):
-        style, name = _section(lines, place)
-        if not style:
-            continue
-        end = min(end, place)
-        if style == "field":
-            _read_field(lines, place, notes)
-        elif name in _ARGUMENTS:
-            read = _read_google if style == "google" else _read_numpy
-            read(lines, place, notes)
+    described = [place for place in range(len(lines)) if _section(lines, place)[0]]
+    style, outer, base = "", 0, None
+    current: list[list[str]] = []  # The notes that the next line belongs to.
+    for place, line in enumerate(lines):
+        line, indent = line.strip(), len(line) - len(line.lstrip())
+        header, name = _section(lines, place)
+        if header:
+            style = header if header == "field" or name in _ARGUMENTS else ""
+            # Below a docstring's first line the entries are as far out as its header.
+            outer, base, current = indent if place else -1, None, []
+            line = line if header == "field" else ""
+        if not line:
+            style = "" if style == "field" else style
+        elif style == "google":
+            base = max(outer + 1, indent) if base is None else base
+            style = style if indent >= base else ""
+        if style and line:
+            names, line = _entry(
+                style, line, indent <= (outer if base is None else base)
+            )
+            if names is not None:
+                current = [notes.setdefault(name, []) for name in names]
+            for note in current:
+                note.append(line)
     joined = {name: " ".join(filter(None, parts)) for name, parts in notes.items()}
     return (
-        "\n".join(lines[:end]).strip(),
+        "\n".join(lines[: min(described, default=len(lines))]).strip(),
         {name: note for name, note in joined.items() if note},
     )
 
@@ -146,54 +202,22 @@ def _section(lines: list[str], place: int) -> tuple[str, str]:
     return ("field", "") if _FIELD.match(line) else ("", "")
 
 
-def _body(lines: list[str], start: int) -> Iterator[tuple[int, str]]:
-    """Indent and text of the lines below ``start`` that are not blank."""
-    for line in lines[start:]:
-        if line.strip():
-            yield len(line) - len(line.lstrip()), line.strip()
-
-
-def _read_google(lines: list[str], place: int, notes: dict[str, list[str]]) -> None:
-    # Below a docstring's first line the entries are dedented as far as its header.
-    outer = len(lines[place]) - len(lines[place].lstrip()) if place else -1
-    base, current = outer + 1, []
-    for number, (indent, text) in enumerate(_body(lines, place + 1)):
-        base = base if number else max(base, indent)
-        if indent < base:
-            return
-        entry = _GOOGLE_ENTRY.match(text) if indent <= base else None
-        if entry:
-            current = notes.setdefault(entry[1], [])
-            text = entry[2]
-        elif indent <= base:
-            current = []
-        current.append(text)
-
-
-def _read_numpy(lines: list[str], place: int, notes: dict[str, list[str]]) -> None:
-    outer = len(lines[place]) - len(lines[place].lstrip())
-    current: list[list[str]] = []
-    for number in range(place + 2, len(lines)):
-        if _section(lines, number)[0] == "numpy":
-            return
-        for indent, text in _body(lines[: number + 1], number):
-            entry = _NUMPY_ENTRY.match(text) if indent <= outer else None
-            if entry:
-                names = [name.strip().lstrip("*") for name in entry[1].split(",")]
-                current = [notes.setdefault(name, []) for name in names]
-            else:
-                for note in current:
-                    note.append(text)
-
-
-def _read_field(lines: list[str], place: int, notes: dict[str, list[str]]) -> None:
-    field = _FIELD.match(lines[place].strip())
-    if not field or not field[2] or field[1] not in ("param", "parameter", "arg"):
-        return
-    name = field[2].split()[-1].lstrip("*")
-    note = notes.setdefault(name, [])
-    note.append(field[3])
-    for line in lines[place + 1 :]:
-        if not line.strip() or _FIELD.match(line.strip()):
-            return
-        note.append(line.strip())
+def _entry(style: str, line: str, outer: bool) -> tuple[list[str] | None, str]:
+    """The parameters that a line begins to speak of, if any, and what it says."""
+    if style == "field":
+        field = _FIELD.match(line)
+        if field is None:
+            return None, line
+        known = field[2] and field[1] in ("param", "parameter", "arg")
+        return [field[2].split()[-1].lstrip("*")] if known else [], field[3]
+    if not outer:
+        return None, line
+    if style == "google":
+        entry = _GOOGLE_ENTRY.match(line)
+        return ([entry[1]], entry[2]) if entry else ([], "")
+    if not line.strip("-="):
+        return None, ""
+    entry = _NUMPY_ENTRY.match(line)
+    if entry is None:
+        return None, line
+    return [name.strip().lstrip("*") for name in entry[1].split(",")], ""

@@ -6,11 +6,17 @@ import operator
 import re
 import reprlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from ._contract import strict_copy
 
-__all__ = ["Fault", "check_value", "detach_json", "same_json"]
+__all__ = ["Fault", "check_value", "detach_json", "same_json", "whole_numbers"]
+
+
+detach_json = partial(strict_copy, tuples=True)
+"""A detached copy of a JSON value, in which a tuple becomes a list; a ValueError for
+what JSON cannot hold."""
 
 
 class Fault(NamedTuple):
@@ -40,14 +46,6 @@ _LIMITS: dict[str, tuple[Any, Callable[..., Any], Callable[..., Any], str]] = {
     "minItems": ((list,), len, operator.ge, "at least {} items long"),
     "maxItems": ((list,), len, operator.le, "at most {} items long"),
 }
-
-
-def detach_json(value: Any) -> Any:
-    """A detached copy of a JSON value, in which a tuple becomes a list.
-
-    Raises ``ValueError``, as ``strict_copy`` does, for what JSON cannot hold.
-    """
-    return strict_copy(value, tuples=True)
 
 
 def check_value(value: Any, schema: Any, path: str = "") -> Fault | None:
@@ -81,12 +79,28 @@ def same_json(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
+def whole_numbers(value: Any, schema: Any) -> Any:
+    """The value, in whose copy 2.0 is an int where the schema has an integer."""
+    if not isinstance(schema, dict):
+        return value
+    if isinstance(value, float):
+        kinds = schema.get("type")
+        return int(value) if kinds == "integer" and value.is_integer() else value
+    if isinstance(value, list):
+        first, rest = schema.get("prefixItems", []), schema.get("items")
+        rules = [*first, *[rest] * len(value)]
+        return [whole_numbers(item, rule) for item, rule in zip(value, rules)]
+    if isinstance(value, dict):
+        properties = schema.get("properties", {})
+        rest = schema.get("additionalProperties")
+        return {k: whole_numbers(v, properties.get(k, rest)) for k, v in value.items()}
+    return value
+
+
 def _check_type(value: Any, schema: dict[str, Any], path: str) -> Fault | None:
-    names = schema.get("type")
-    if names is None:
-        return None
+    names = schema.get("type", [])
     names = names if isinstance(names, list) else [names]
-    if any(_is_type(value, name) for name in names):
+    if not names or any(_is_type(value, name) for name in names):
         return None
     wanted = " or ".join(map(str, names))
     text = f"{_place(path)} must be of type {wanted}, got {type(value).__name__}"
@@ -96,6 +110,8 @@ def _check_type(value: Any, schema: dict[str, Any], path: str) -> Fault | None:
 def _is_type(value: Any, name: Any) -> bool:
     if isinstance(value, bool):
         return bool(name == "boolean")
+    if name == "integer" and isinstance(value, float):
+        return value.is_integer()  # JSON Schema's rule: 2.0 is an integer.
     return name not in _TYPES or isinstance(value, _TYPES[name])
 
 

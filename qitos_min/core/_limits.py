@@ -1,10 +1,18 @@
-"""Checks of the numbers that people set: counts and time limits."""
+"""The version, and checks of the numbers that people set: counts and time limits."""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["check_count", "check_timeout"]
+__all__ = ["VERSION", "check_count", "check_timeout", "is_number"]
+
+VERSION = "0.1.0"
+"""The version of this package, as requests name it."""
+
+
+def is_number(value: Any) -> bool:
+    """Whether ``value`` is an int or float, and no bool."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def check_count(value: Any, name: str, *, least: int) -> None:
@@ -15,10 +23,7 @@ def check_count(value: Any, name: str, *, least: int) -> None:
 
 def check_timeout(value: Any) -> None:
     """Raise ``ValueError`` unless ``value`` is None or a number of seconds above 0."""
-    if value is None:
-        return
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not (number and 0 < value < float("inf")):
+    if value is not None and not (is_number(value) and 0 < value < float("inf")):
         raise ValueError(
             f"timeout_s must be a number of seconds above 0, got {value!r}"
         )

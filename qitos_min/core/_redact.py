@@ -11,22 +11,8 @@ _SECRET = "[REDACTED]"
 _PATH = "[REDACTED_PATH]"
 
 _SECRET_WORDS = frozenset(
-    {
-        "apikey",
-        "authorization",
-        "cookie",
-        "cookies",
-        "credential",
-        "credentials",
-        "passphrase",
-        "passwd",
-        "password",
-        "passwords",
-        "privatekey",
-        "secret",
-        "secrets",
-        "token",
-    }
+    "apikey authorization cookie cookies credential credentials passphrase passwd "
+    "password passwords privatekey secret secrets token".split()
 )
 _SECRET_PAIRS = frozenset(
     {
@@ -37,21 +23,7 @@ _SECRET_PAIRS = frozenset(
 )
 # A name that ends so tells about a secret (``token_count``) instead of holding one.
 _MEASURES = frozenset(
-    {
-        "budget",
-        "cost",
-        "count",
-        "counts",
-        "ids",
-        "index",
-        "length",
-        "limit",
-        "limits",
-        "offset",
-        "size",
-        "type",
-        "usage",
-    }
+    "budget cost count counts ids index length limit limits offset size type usage".split()
 )
 _CHUNK = r"[^\W_]+"
 _WORD = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+"
@@ -72,19 +44,17 @@ _SECRET_TEXTS = (
         rf"\1{_SECRET}",
     ),
     (
-        rf"(?<![A-Za-z0-9_])((?i:basic)[ \t]+)(?!{_PLAIN_WORD})"
-        r"[A-Za-z0-9+/=_.~-]{6,}",
+        rf"(?<![A-Za-z0-9_])((?i:basic)[ \t]+)(?!{_PLAIN_WORD})" r"[A-Za-z0-9+/=_.~-]{6,}",
         rf"\1{_SECRET}",
     ),
     # JSON web tokens, and keys known by their first letters.
     (rf"(?<![A-Za-z0-9_-])eyJ{_BASE64}+\.{_BASE64}+\.{_BASE64}*", _SECRET),
-    (r"(?<![A-Za-z0-9])sk-[A-Za-z0-9_-]{6,}", _SECRET),
-    (r"(?<![A-Za-z0-9])(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}", _SECRET),
     (
-        rf"(?<![A-Za-z0-9])(?:gh[opsu]_|github_pat_|glpat-|xox[a-z]-){_BASE64}{{10,}}",
+        rf"(?<![A-Za-z0-9])(?:sk-{_BASE64}{{6,}}|(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{{12,}}"
+        rf"|(?:gh[opsu]_|github_pat_|glpat-|xox[a-z]-){_BASE64}{{10,}}"
+        rf"|(?:AIza|hf_){_BASE64}{{30,}})",
         _SECRET,
     ),
-    (rf"(?<![A-Za-z0-9])(?:AIza|hf_){_BASE64}{{30,}}", _SECRET),
 )
 # A name with its value inside a text: a header, NAME=value and "name": "value", then
 # what is a line of its own in a file of settings, and an option of a command.
@@ -120,10 +90,9 @@ def is_secret_name(name: str) -> bool:
     words = [word.lower() for word in re.findall(_WORD, name)]
     if not words or words[-1] in _MEASURES:
         return False
-    return (
-        not _SECRET_WORDS.isdisjoint(chunks)
-        or not _SECRET_WORDS.isdisjoint(words)
-        or not _SECRET_PAIRS.isdisjoint(zip(words, words[1:]))
+    return not (
+        _SECRET_WORDS.isdisjoint([*chunks, *words])
+        and _SECRET_PAIRS.isdisjoint(zip(words, words[1:]))
     )
 
 
@@ -162,11 +131,9 @@ class _Redaction:
         return safe
 
     def held(self, value: Any) -> Any:
-        """What stands for the value of a secret; that there is none is no secret."""
-        if value is None:
-            return None
-        self.removed["secret_values"] += 1
-        return _SECRET
+        # That there is none is no secret.
+        self.removed["secret_values"] += value is not None
+        return None if value is None else _SECRET
 
     def text(self, text: str) -> str:
         for pattern in _NAMED_TEXTS:

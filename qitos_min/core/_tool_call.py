@@ -1,16 +1,15 @@
-"""One tool call from its arguments to its result: checks, approval, execution."""
+"""One tool call from its arguments to its result; the checks before it is run."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from ._foreign import described, guarded, in_thread, settled
-from ._json_schema import Fault, check_value, detach_json
-from ._tool_output import limit_output
+from ._execution import execute
+from ._foreign import described, guarded, settled, traced
+from ._json_schema import Fault, check_value, detach_json, whole_numbers
 from .action import Action
 from .tool import BaseTool, ToolPermissionSpec, ToolSpec
 from .tool_result import ToolErrorKind, ToolResult, ToolResultStatus
@@ -18,14 +17,14 @@ from .tool_result import ToolErrorKind, ToolResult, ToolResultStatus
 if TYPE_CHECKING:
     from .tool_registry import ToolRegistry
 
-__all__ = ["call_tool", "is_cancelled", "may_ask", "unknown_tool"]
+__all__ = ["Call", "call_tool", "may_ask", "unknown_tool"]
 
 _DECISIONS = ("deny", "ask", "allow")
 _RULE_KEYS = {"tool", "decision", "scope"}
 
 
 @dataclass
-class _Call:
+class Call:
     """What one call needs on its way."""
 
     registry: ToolRegistry
@@ -57,17 +56,12 @@ def call_tool(
         tool = registry.resolve(name)
         context = dict(runtime_context or ())
         context.update(tool_name=name, action_id=action.action_id)
-        call = _Call(registry, tool, tool.spec, name, action.args, context, action)
-        result = _refusal(call) or _execute(call)
+        call = Call(registry, tool, tool.spec, name, action.args, context, action)
+        result = _refusal(call) or execute(call)
         result.provenance.setdefault("source", registry.origin(name).source)
     result.tool_name = name or str(action.name)
     result.action_id = action.action_id
     return result
-
-
-def is_cancelled(context: Mapping[str, Any]) -> bool:
-    """Whether the ``cancel_token`` of a runtime context says to stop at once."""
-    return getattr(context.get("cancel_token"), "mode", None) == "immediate"
 
 
 def unknown_tool(name: str, suggestions: Iterable[str]) -> str:
@@ -87,7 +81,7 @@ def _not_found(registry: ToolRegistry, name: str) -> ToolResult:
     )
 
 
-def _refusal(call: _Call) -> ToolResult | None:
+def _refusal(call: Call) -> ToolResult | None:
     """The result of the first check that does not pass, or None."""
     for check, code, place, kind, status in _CHECKS:
         fault, error = guarded(check, call)
@@ -97,6 +91,7 @@ def _refusal(call: _Call) -> ToolResult | None:
         if fault is not None:
             return ToolResult(
                 status=status,
+                metadata={} if error is None else {"traceback": traced(error)},
                 error_kind=kind,
                 error_code=fault.code,
                 error=fault.message,
@@ -106,7 +101,7 @@ def _refusal(call: _Call) -> ToolResult | None:
     return None
 
 
-def _check_structure(call: _Call) -> Fault | None:
+def _check_structure(call: Call) -> Fault | None:
     if not isinstance(call.args, Mapping):
         kind = type(call.args).__name__
         text = f"the arguments must be an object, got {kind}"
@@ -120,11 +115,16 @@ def _check_structure(call: _Call) -> Fault | None:
             args[name] = detach_json(value)
         except ValueError as error:
             return Fault("invalid_json_value", f"argument {name!r} holds {error}")
-    call.args = args
-    return check_value(args, call.spec.arguments_schema())
+    schema, signature = call.spec.arguments_schema(), call.tool._signature
+    if signature is None or schema is not signature.schema:
+        fault = check_value(args, schema)
+    else:
+        fault = check_value(args, signature.accepted) or signature.misfit(args)
+    call.args = whole_numbers(args, schema)
+    return fault
 
 
-def _check_input(call: _Call) -> Fault | None:
+def _check_input(call: Call) -> Fault | None:
     if type(call.tool).validate_input is BaseTool.validate_input:
         return None
     args, context = detach_json(call.args), dict(call.context)
@@ -137,7 +137,7 @@ def _check_input(call: _Call) -> Fault | None:
     return Fault("validation_failed", problem)
 
 
-def _check_rules(call: _Call) -> Fault | None:
+def _check_rules(call: Call) -> Fault | None:
     rules = _rules(call.context)
     found = {rule["decision"] for rule in rules if _is_hit(call, rule)}
     call.decision = next((word for word in _DECISIONS if word in found), "default")
@@ -157,7 +157,7 @@ def _rules(context: Mapping[str, Any]) -> list[Any] | tuple[Any, ...]:
     return rules
 
 
-def _is_hit(call: _Call, rule: Any) -> bool:
+def _is_hit(call: Call, rule: Any) -> bool:
     """Whether a permission rule speaks about a call.
 
     A rule is a mapping of ``tool`` (a name, an alias or a pattern as of ``fnmatch``),
@@ -202,7 +202,7 @@ def may_ask(registry: ToolRegistry, name: str, context: Mapping[str, Any]) -> bo
     )
 
 
-def _check_approval(call: _Call) -> Fault | None:
+def _check_approval(call: Call) -> Fault | None:
     if call.decision == "allow" or call.context.get("auto_approve") is True:
         return None
     needed = call.decision == "ask" or call.spec.needs_approval
@@ -230,7 +230,7 @@ def _check_approval(call: _Call) -> Fault | None:
     return Fault("approval_denied", f"{text}: {reason}" if reason else text)
 
 
-def _check_ops(call: _Call) -> Fault | None:
+def _check_ops(call: Call) -> Fault | None:
     if not call.spec.required_ops:
         return None
     env = call.context.get("env")
@@ -246,132 +246,16 @@ def _check_ops(call: _Call) -> Fault | None:
     return None
 
 
-# A check; code and words for when it fails itself; kind and status of a refusal.
 _Check = tuple[
-    Callable[[_Call], Fault | None], str, str, ToolErrorKind, ToolResultStatus
+    Callable[[Call], Fault | None], str, str, ToolErrorKind, ToolResultStatus
 ]
+_WRONG: tuple[ToolErrorKind, ToolResultStatus] = ("semantic", "error")
+_FORBIDDEN: tuple[ToolErrorKind, ToolResultStatus] = ("policy", "skipped")
+# A check; code and words for when it fails itself; kind and status of a refusal.
 _CHECKS: tuple[_Check, ...] = (
-    (
-        _check_structure,
-        "invalid_input_schema",
-        "the check of the arguments",
-        "semantic",
-        "error",
-    ),
-    (_check_input, "validation_failed", "validate_input", "semantic", "error"),
-    (
-        _check_rules,
-        "permission_denied",
-        "the check of the permission rules",
-        "policy",
-        "skipped",
-    ),
-    (_check_approval, "approval_denied", "the approval", "policy", "skipped"),
+    (_check_structure, "invalid_input_schema", "the check of the arguments", *_WRONG),
+    (_check_input, "validation_failed", "validate_input", *_WRONG),
+    (_check_rules, "permission_denied", "the check of the permission rules", *_FORBIDDEN),
+    (_check_approval, "approval_denied", "the approval", *_FORBIDDEN),
     (_check_ops, "env_required", "the look-up of operations", "execution", "error"),
 )
-
-
-def _execute(call: _Call) -> ToolResult:
-    """Run the tool, with its time limit and retries."""
-    started = time.perf_counter()
-    spec, policy = call.spec, call.spec.retry_policy
-    limits = (call.action.timeout_s, spec.timeout_s, call.context.get("timeout_s"))
-    limit = next((seconds for seconds in limits if seconds is not None), None)
-    failures: list[str] = []
-    allowed = _allowed_attempts(call)
-    for attempt in range(1, allowed + 1):
-        result, error = _attempt(call, limit)
-        last = attempt == allowed or is_cancelled(call.context)
-        if last or not _may_repeat(spec, result, error):
-            break
-        failures.append(result.error or result.status)
-        if policy is not None:
-            time.sleep(policy.delay(attempt))
-    if error is not None and spec.on_failure is not None:
-        result = _after_failure(spec.on_failure, result, error)
-    if failures:
-        result.metadata["failed_attempts"] = failures
-    limit_output(result, spec.result_max_chars, call.context)
-    result.attempts = attempt
-    result.latency_ms = (time.perf_counter() - started) * 1000.0
-    return result
-
-
-def _allowed_attempts(call: _Call) -> int:
-    if not call.action.idempotent:
-        return 1
-    policy = call.spec.retry_policy
-    if call.action.max_retries or policy is None:
-        return 1 + (call.action.max_retries or call.spec.max_retries)
-    return policy.max_attempts
-
-
-def _may_repeat(
-    spec: ToolSpec, result: ToolResult, error: BaseException | None
-) -> bool:
-    if error is not None:
-        policy = spec.retry_policy
-        kinds = (Exception,) if policy is None else policy.retryable_exceptions
-        return isinstance(error, kinds)
-    if result.status == "timed_out":
-        return spec.read_only and not result.outcome_unknown
-    return result.retry_disposition == "retryable"
-
-
-def _attempt(
-    call: _Call, limit: float | None
-) -> tuple[ToolResult, BaseException | None]:
-    """The result of one attempt and the exception of the tool, if it raised one."""
-
-    def work() -> Any:
-        return settled(call.tool.execute(detach_json(call.args), dict(call.context)))
-
-    if limit is None:
-        value, error = guarded(work)
-    else:
-        outcome, error = guarded(in_thread, work, limit)
-        if error is None and outcome is None:
-            return _timed_out(call, limit), None
-        value, error = outcome or (None, error)
-        if isinstance(error, KeyboardInterrupt):
-            raise error
-    if error is not None:
-        text = described(error)
-        code = "tool_execution_failed"
-        return ToolResult.execution_error(code=code, error=text), error
-    result, broken = guarded(ToolResult.from_value, value)
-    if broken is None:
-        return result, None
-    text = f"tool {call.name!r} returned a result that is broken: {described(broken)}"
-    return ToolResult.execution_error(code="invalid_tool_result", error=text), None
-
-
-def _timed_out(call: _Call, limit: float) -> ToolResult:
-    unknown = not call.spec.read_only
-    name, action_id = call.name, call.action.action_id
-    return ToolResult(
-        status="timed_out",
-        error=f"tool {name!r} did not end within {limit:g} s and is still running",
-        error_kind="execution",
-        error_code="tool_timeout",
-        worker_still_running=True,
-        retry_disposition="blocked_worker_running",
-        outcome_unknown=unknown,
-        effect_state="unknown" if unknown else "no_effect_declared",
-        effect_ref=(f"{name}:{action_id}" if action_id else name) if unknown else None,
-    )
-
-
-def _after_failure(
-    answer: Callable[[BaseException], Any], result: ToolResult, error: BaseException
-) -> ToolResult:
-    """What ``on_failure`` makes of an exception; it hides neither of two failures."""
-    value, problem = guarded(lambda: settled(answer(error)))
-    if problem is None and value is not None:
-        changed, problem = guarded(ToolResult.from_value, value)
-        if problem is None:
-            changed.metadata["failure"] = result.error
-            result = changed
-    if problem is not None:
-        result.metadata["on_failure_error"] = described(problem)
-    return result

@@ -7,16 +7,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from ._json import to_json_value
+from ._contract import Record
 from ._limits import check_count, check_timeout
 
-__all__ = [
-    "Action",
-    "ActionExecutionPolicy",
-    "ActionKind",
-    "ActionResult",
-    "ActionStatus",
-]
+__all__ = ["Action", "ActionExecutionPolicy", "ActionKind", "ActionResult", "ActionStatus"]
 
 _MODES = ("serial", "sequential", "parallel")
 
@@ -38,7 +32,7 @@ class ActionStatus(str, Enum):
 
 
 @dataclass
-class Action:
+class Action(Record):
     """One tool call. Raises ``ValueError`` for a bad time limit or retry count."""
 
     name: str
@@ -64,20 +58,6 @@ class Action:
         check_timeout(self.timeout_s)
         check_count(self.max_retries, "max_retries", least=0)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The nine fields as strict JSON, detached from this action."""
-        return {
-            "name": self.name,
-            "args": to_json_value(self.args),
-            "kind": self.kind.value,
-            "action_id": self.action_id,
-            "timeout_s": self.timeout_s,
-            "max_retries": self.max_retries,
-            "idempotent": self.idempotent,
-            "classification": self.classification,
-            "metadata": to_json_value(self.metadata),
-        }
-
     @classmethod
     def from_dict(cls, payload: Mapping[str, Any]) -> Action:
         """Read a call; only ``name`` is needed, unknown keys are ignored.
@@ -92,18 +72,15 @@ class Action:
             raise ValueError(
                 f"an action needs a non-empty text 'name', got {payload.get('name')!r}"
             )
-        known = {name: payload[name] for name in _ACTION_FIELDS if name in payload}
+        known = {k: v for k, v in payload.items() if k in cls.__dataclass_fields__}
         for name in ("args", "metadata"):
             if known.get(name) is None:
                 known.pop(name, None)
         return cls(**known)
 
 
-_ACTION_FIELDS = tuple(Action.__dataclass_fields__)
-
-
 @dataclass
-class ActionResult:
+class ActionResult(Record):
     """The short form of a call's outcome, as QitOS agents read it."""
 
     name: str
@@ -115,19 +92,6 @@ class ActionResult:
     latency_ms: float = 0.0
     """Milliseconds over all attempts."""
     metadata: dict[str, Any] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The eight fields as strict JSON, detached from this result."""
-        return {
-            "name": self.name,
-            "status": ActionStatus(self.status).value,
-            "output": to_json_value(self.output),
-            "error": self.error,
-            "action_id": self.action_id,
-            "attempts": self.attempts,
-            "latency_ms": self.latency_ms,
-            "metadata": to_json_value(self.metadata),
-        }
 
 
 @dataclass(frozen=True)
@@ -149,15 +113,12 @@ class ActionExecutionPolicy:
 
     def __post_init__(self) -> None:
         if self.mode not in _MODES:
-            raise ValueError(
-                f"unknown mode {self.mode!r}, expected one of {', '.join(_MODES)}"
-            )
+            raise ValueError(f"unknown mode {self.mode!r}, expected one of {', '.join(_MODES)}")
         check_count(self.max_concurrency, "max_concurrency", least=1)
         names = self.parallel_tool_names
         if names is not None:
             if isinstance(names, str) or not all(isinstance(n, str) for n in names):
                 raise TypeError(
-                    "parallel_tool_names must be a collection of tool names, "
-                    f"got {names!r}"
+                    "parallel_tool_names must be a collection of tool names, " f"got {names!r}"
                 )
             object.__setattr__(self, "parallel_tool_names", frozenset(names))

@@ -93,7 +93,8 @@ class AgentModule(ABC):
         ``max_steps`` is the budget's, and is told to an ``init_state`` that takes
         it. ``workspace`` is a folder that becomes the run's environment. Options
         that ``Engine`` has (critics, stop_criteria, env, hooks, trace_writer …)
-        go to it; others go to ``init_state``. Writes and prints nothing.
+        go to it; others go to ``init_state``. Writes no files and prints nothing;
+        a failed run has no answer and is logged as ``Engine.run`` does.
         """
         from ..engine.engine import Engine  # Upward, as above.
         from ..engine.states import RuntimeBudget

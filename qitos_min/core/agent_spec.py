@@ -8,16 +8,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from ._json import to_json_value
+from ._contract import Record
 from ._limits import check_count
 
-__all__ = [
-    "AgentRegistry",
-    "AgentSpec",
-    "ContextStrategy",
-    "HandoffContext",
-    "StateAdapter",
-]
+__all__ = ["AgentRegistry", "AgentSpec", "ContextStrategy", "HandoffContext", "StateAdapter"]
 
 
 class ContextStrategy(str, Enum):
@@ -30,12 +24,11 @@ class ContextStrategy(str, Enum):
     @classmethod
     def _missing_(cls, value: object) -> ContextStrategy | None:
         # Events and traces write the names, in upper case.
-        word = value.lower() if isinstance(value, str) else None
-        return next((member for member in cls if member.value == word), None)
+        return cls.__members__.get(value.upper()) if isinstance(value, str) else None
 
 
 @dataclass
-class HandoffContext:
+class HandoffContext(Record):
     """What goes along with a handoff."""
 
     strategy: ContextStrategy = ContextStrategy.SUMMARY
@@ -55,10 +48,6 @@ class HandoffContext:
             )
         if self.max_history_rounds is not None:
             check_count(self.max_history_rounds, "max_history_rounds", least=0)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The four fields as strict JSON, detached."""
-        return to_json_value(self)
 
 
 class StateAdapter:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from ._contract import (
     ContractError,
     FieldCheck,
+    Record,
     check_fields,
+    exact_values,
     is_count,
     is_flag,
     one_of,
@@ -30,7 +32,7 @@ class ArtifactContractError(ContractError):
 
 
 @dataclass(frozen=True)
-class ArtifactRef:
+class ArtifactRef(Record):
     """Points to a body by its content; holds neither the body nor a host path.
 
     Raises ArtifactContractError when a field breaks the contract.
@@ -60,18 +62,10 @@ class ArtifactRef:
     def __post_init__(self) -> None:
         check_fields(self, _CHECKS, ArtifactContractError)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The 11 fields, in order."""
-        return asdict(self)
-
     def to_model_projection(self) -> dict[str, Any]:
         """What a model may know: no digests, and not where the body is kept."""
-        return {
-            "artifact_id": self.artifact_id,
-            "media_type": self.media_type,
-            "byte_length": self.byte_length,
-            "model_summary": self.model_summary,
-        }
+        names = ("artifact_id", "media_type", "byte_length", "model_summary")
+        return {name: getattr(self, name) for name in names}
 
     @classmethod
     def from_dict(cls, value: Any) -> ArtifactRef:
@@ -86,15 +80,12 @@ class ArtifactRef:
                 "unsupported_artifact_schema",
                 f"schema_version must be {ARTIFACT_REF_SCHEMA_VERSION}",
             )
-        missing = [item.name for item in fields(cls) if item.name not in value]
-        unknown = len(value) + len(missing) - len(fields(cls))
-        if missing or unknown:
-            raise ArtifactContractError(
-                "invalid_artifact_reference",
-                "expected exactly the 11 keys of the contract, "
-                f"missing: {', '.join(missing) or 'none'}, unknown: {unknown}",
-            )
-        return cls(**value)
+        try:
+            values = exact_values(value, cls.__dataclass_fields__)
+        except ValueError as error:
+            what = f"expected exactly the 11 keys of the contract, {error}"
+            raise ArtifactContractError("invalid_artifact_reference", what) from None
+        return cls(**values)
 
 
 def _matches(pattern: str) -> Callable[[Any], bool]:
@@ -105,56 +96,53 @@ def _is_summary(value: Any) -> bool:
     # A lone surrogate has no UTF-8 form, so no JSON file could hold it.
     return (
         isinstance(value, str)
-        and 0 < len(value.strip()) <= len(value) <= _SUMMARY_LIMIT
-        and not any("\ud800" <= char <= "\udfff" for char in value)
+        and bool(value.strip())
+        and len(value) <= _SUMMARY_LIMIT
+        and not re.search("[\ud800-\udfff]", value)
     )
 
 
 _is_digest = _matches(r"[0-9a-f]{64}")
+_SENSITIVITIES = ("public", "internal", "confidential", "restricted")
 
 # In the order in which a reference is judged: the first broken row gives the code.
 _CHECKS: tuple[FieldCheck, ...] = (
     (
         "unsupported_artifact_schema",
-        ("schema_version",),
+        "schema_version",
         one_of((ARTIFACT_REF_SCHEMA_VERSION,)),
         ARTIFACT_REF_SCHEMA_VERSION,
     ),
     (
         "invalid_artifact_reference",
-        ("artifact_id", "resolver_key", "encoding"),
+        "artifact_id resolver_key encoding",
         _matches(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,255}"),
         "a letter or digit, then letters, digits or . _ : @ + -, at most 256",
     ),
     (
         "invalid_artifact_reference",
-        ("media_type",),
+        "media_type",
         _matches(rf"{_MEDIA_WORD}/{_MEDIA_WORD}"),
         "type/subtype",
     ),
-    ("invalid_artifact_reference", ("required",), is_flag, "a bool"),
+    ("invalid_artifact_reference", "required", is_flag, "a bool"),
+    ("invalid_artifact_digest", "sha256", _is_digest, "64 lower-case hex digits"),
     (
         "invalid_artifact_digest",
-        ("sha256",),
-        _is_digest,
-        "64 lower-case hexadecimal digits",
-    ),
-    (
-        "invalid_artifact_digest",
-        ("provenance_digest",),
+        "provenance_digest",
         or_none(_is_digest),
-        "None or 64 lower-case hexadecimal digits",
+        "None or 64 lower-case hex digits",
     ),
-    ("invalid_artifact_size", ("byte_length",), is_count, "an int >= 0"),
+    ("invalid_artifact_size", "byte_length", is_count, "an int >= 0"),
     (
         "invalid_artifact_sensitivity",
-        ("sensitivity",),
-        one_of(("public", "internal", "confidential", "restricted")),
+        "sensitivity",
+        one_of(_SENSITIVITIES),
         "public, internal, confidential or restricted",
     ),
     (
         "unsafe_model_projection",
-        ("model_summary",),
+        "model_summary",
         or_none(_is_summary),
         f"None or text that is not blank, at most {_SUMMARY_LIMIT} characters",
     ),

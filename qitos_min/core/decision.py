@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._json import to_json_value
+from ._contract import Record
 from .action import Action
 
 __all__ = ["Decision"]
 
 _MODES = ("act", "final", "wait", "branch", "handoff")
+_Meta = dict[str, Any] | None
 
 
 @dataclass
-class Decision:
+class Decision(Record):
     """One step's choice; make it with the factory of its mode."""
 
     mode: str
@@ -27,58 +28,40 @@ class Decision:
     """Registry name of the agent that a handoff goes to."""
 
     @classmethod
-    def act(
-        cls, actions: Any, rationale: str | None = None, meta: dict[str, Any] | None = None
-    ) -> Decision:
+    def act(cls, actions: Any, rationale: str | None = None, meta: _Meta = None) -> Decision:
         """Call tools: a list of actions, or a single one."""
         actions = list(actions) if isinstance(actions, (list, tuple)) else [actions]
         return cls("act", actions=actions, rationale=rationale, meta=meta or {})
 
     @classmethod
     def final(
-        cls,
-        answer: Any = None,
-        rationale: str | None = None,
-        meta: dict[str, Any] | None = None,
+        cls, answer: Any = None, rationale: str | None = None, meta: _Meta = None
     ) -> Decision:
         """End the run with an answer."""
         return cls("final", final_answer=answer, rationale=rationale, meta=meta or {})
 
     @classmethod
-    def wait(
-        cls, rationale: str | None = None, meta: dict[str, Any] | None = None
-    ) -> Decision:
+    def wait(cls, rationale: str | None = None, meta: _Meta = None) -> Decision:
         """Do nothing in this step."""
         return cls("wait", rationale=rationale, meta=meta or {})
 
     @classmethod
     def branch(
-        cls,
-        candidates: list[Decision],
-        rationale: str | None = None,
-        meta: dict[str, Any] | None = None,
+        cls, candidates: list[Decision], rationale: str | None = None, meta: _Meta = None
     ) -> Decision:
         """Offer several decisions; the engine takes the first."""
         offered = list(candidates)
         return cls("branch", candidates=offered, rationale=rationale, meta=meta or {})
 
     @classmethod
-    def handoff(
-        cls, target: str, rationale: str | None = None, meta: dict[str, Any] | None = None
-    ) -> Decision:
+    def handoff(cls, target: str, rationale: str | None = None, meta: _Meta = None) -> Decision:
         """Give the run to the agent registered under a name."""
         return cls("handoff", target=target, rationale=rationale, meta=meta or {})
-
-    def to_dict(self) -> dict[str, Any]:
-        """The seven fields as strict JSON, detached."""
-        return to_json_value(self)
 
     def validate(self) -> None:
         """Raise ``ValueError`` naming what the mode lacks."""
         if self.mode not in _MODES:
-            raise ValueError(
-                f"unknown decision mode {self.mode!r}; known: {', '.join(_MODES)}"
-            )
+            raise ValueError(f"unknown decision mode {self.mode!r}; known: {', '.join(_MODES)}")
         if self.mode == "act" and not self.actions:
             raise ValueError("a decision to act needs at least one action")
         for action in self.actions:

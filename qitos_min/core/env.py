@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._json import to_json_value
+from ._contract import Record
 from .errors import ErrorCategory, QitosRuntimeError
 
 __all__ = ["Env", "EnvCapabilityError", "EnvObservation", "EnvStepResult"]
@@ -20,27 +20,22 @@ class EnvCapabilityError(QitosRuntimeError):
 
     def __init__(self, env_name: str, group: str) -> None:
         super().__init__(
-            f"environment {env_name!r} offers no {group!r} operations",
-            ErrorCategory.ENV,
+            f"environment {env_name!r} offers no {group!r} operations", ErrorCategory.ENV
         )
         self.env_name = env_name
         self.group = group
 
 
 @dataclass
-class EnvObservation:
+class EnvObservation(Record):
     """What the environment shows the agent."""
 
     data: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The two fields as strict JSON, detached."""
-        return to_json_value(self)
-
 
 @dataclass
-class EnvStepResult:
+class EnvStepResult(Record):
     """What one step changed in the environment."""
 
     observation: EnvObservation = field(default_factory=EnvObservation)
@@ -49,10 +44,6 @@ class EnvStepResult:
     reward: float | None = None
     info: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The five fields as strict JSON, detached."""
-        return to_json_value(self)
 
 
 class Env(ABC):
@@ -66,9 +57,7 @@ class Env(ABC):
     name: str = "env"
     version: str = "1.0"
 
-    def setup(
-        self, task: Any = None, workspace: str | None = None, **kwargs: Any
-    ) -> None:
+    def setup(self, task: Any = None, workspace: str | None = None, **kwargs: Any) -> None:
         """Get ready for a task; the default has nothing to prepare."""
 
     @abstractmethod
@@ -85,9 +74,7 @@ class Env(ABC):
     def step(self, action: Any, state: Any = None) -> EnvStepResult:
         """Take note of one step of the agent and return what came of it."""
 
-    def is_terminal(
-        self, state: Any = None, last_result: EnvStepResult | None = None
-    ) -> bool:
+    def is_terminal(self, state: Any = None, last_result: EnvStepResult | None = None) -> bool:
         """Whether the task is over; by default what the last step result says."""
         return last_result is not None and last_result.done
 

@@ -52,15 +52,18 @@ class RuntimeErrorInfo:
     type: str
     """Name of the exception's class."""
     message: str
+    traceback: str = ""
+    """The last 20 frames as text."""
 
     def to_dict(self) -> dict[str, object]:
-        """The five fields as plain values, in this order."""
+        """The six fields as plain values, in this order."""
         return {
             "category": self.category.value,
             "phase": self.phase,
             "step_id": self.step_id,
             "type": self.type,
             "message": self.message,
+            "traceback": self.traceback,
         }
 
 

@@ -5,10 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from ._introspect import resolved_hints
 from ._json import to_json_value
+from ._kinds import Misfit
+from ._typed import restored
 from .errors import ErrorCategory, QitosRuntimeError
 
-__all__ = ["StateMigrationError", "StateSchema", "StateValidationError"]
+__all__ = [
+    "StateMigrationError",
+    "StateSchema",
+    "StateValidationError",
+    "restored_state",
+]
 
 
 class StateValidationError(QitosRuntimeError):
@@ -20,10 +28,11 @@ class StateValidationError(QitosRuntimeError):
 
 
 class StateMigrationError(QitosRuntimeError):
-    """A stored state or run of a version that this code does not know."""
+    """A stored state or run that this code cannot read; ``field_name`` may say where."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, field_name: str = "") -> None:
         super().__init__(message, ErrorCategory.STATE)
+        self.field_name = field_name
 
 
 @dataclass
@@ -46,11 +55,11 @@ class StateSchema:
 
     @classmethod
     def from_dict(cls, payload: dict[str, Any], strict: bool = True) -> StateSchema:
-        """Return the state that ``to_dict`` wrote.
+        """Return the state that ``to_dict`` wrote, in the types of its annotations.
 
         Unknown keys are a ``StateValidationError``, or left out when not
-        ``strict``; so is a payload that is no dict. A newer ``schema_version``
-        is a ``StateMigrationError``.
+        ``strict``; so is a payload that is no dict. A newer ``schema_version``, and a
+        value that does not fit the type of its field, is a ``StateMigrationError``.
         """
         if not isinstance(payload, dict):
             raise StateValidationError(
@@ -68,7 +77,7 @@ class StateSchema:
             raise StateValidationError(
                 f"unknown state field {unknown[0]!r} of {cls.__name__}", unknown[0]
             )
-        state = cls(**{k: v for k, v in payload.items() if k in known and known[k].init})
+        state = restored_state(cls, {k: v for k, v in payload.items() if k in known})
         state.validate()
         return state
 
@@ -105,6 +114,25 @@ class StateSchema:
     def advance_step(self) -> None:
         """Count one more finished step."""
         self.current_step += 1
+
+
+def restored_state(kind: type, saved: dict[str, Any]) -> Any:
+    """A state of any dataclass from the JSON values of its fields.
+
+    A value that does not fit its field's type is a ``StateMigrationError`` that names
+    the field.
+    """
+    own, base = resolved_hints(kind), resolved_hints(StateSchema)
+    # ``validate`` judges the fields of the base.
+    plain = {n: v for n, v in saved.items() if n in base and own[n] == base[n]}
+    typed = {n: v for n, v in saved.items() if n not in plain}
+    try:
+        return restored(kind, typed, plain)
+    except Misfit as fault:
+        name = fault.place.lstrip(".")
+        what = f"field {name!r} of {kind.__name__}" if name else f"{kind.__name__}"
+        text = f"state {what} cannot be restored: it {fault}"
+        raise StateMigrationError(text, name) from None
 
 
 _TYPES = {

@@ -5,23 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ._json import to_json_value
-from ._limits import check_count
+from ._contract import Record
+from ._limits import check_count, is_number
 
 __all__ = ["Task", "TaskBudget", "TaskResource", "TaskResult", "check_limits"]
 
 
 @dataclass
-class TaskBudget:
+class TaskBudget(Record):
     """Limits that a task sets for its own run; None leaves the engine's."""
 
     max_steps: int | None = None
     max_runtime_seconds: float | None = None
     max_tokens: int | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The three fields."""
-        return to_json_value(self)
 
     def validate(self) -> None:
         """Raise ``ValueError`` for a limit that is neither None nor a number >= 0."""
@@ -29,7 +25,7 @@ class TaskBudget:
 
 
 @dataclass
-class TaskResource:
+class TaskResource(Record):
     """A file, folder or address that a task brings along."""
 
     kind: str
@@ -40,13 +36,9 @@ class TaskResource:
     description: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The seven fields as strict JSON, detached."""
-        return to_json_value(self)
-
 
 @dataclass
-class Task:
+class Task(Record):
     """A task with more to it than its text."""
 
     id: str
@@ -58,10 +50,6 @@ class Task:
     success_criteria: list[str] = field(default_factory=list)
     budget: TaskBudget = field(default_factory=TaskBudget)
     metadata: dict[str, Any] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Every field as strict JSON, detached."""
-        return to_json_value(self)
 
     @classmethod
     def from_dict(cls, payload: dict[str, Any]) -> Task:
@@ -85,7 +73,7 @@ class Task:
 
 
 @dataclass
-class TaskResult:
+class TaskResult(Record):
     """How a task's run went."""
 
     task_id: str
@@ -98,10 +86,6 @@ class TaskResult:
     metrics: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Every field as strict JSON, detached."""
-        return to_json_value(self)
-
 
 def check_limits(budget: Any) -> None:
     """Raise ``ValueError`` for the first limit that is neither None nor a number >= 0."""
@@ -109,8 +93,5 @@ def check_limits(budget: Any) -> None:
         if getattr(budget, name) is not None:
             check_count(getattr(budget, name), name, least=0)
     seconds = budget.max_runtime_seconds
-    number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
-    if seconds is not None and not (number and seconds >= 0):
-        raise ValueError(
-            f"max_runtime_seconds must be a number of at least 0, got {seconds!r}"
-        )
+    if seconds is not None and not (is_number(seconds) and seconds >= 0):
+        raise ValueError(f"max_runtime_seconds must be a number of at least 0, got {seconds!r}")

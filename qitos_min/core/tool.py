@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
+from ._contract import Record
 from ._introspect import documented, parse_docstring
-from ._limits import check_count, check_timeout
+from ._limits import check_count, check_timeout, is_number
 from .tool_schema import CallSignature
 
 __all__ = [
@@ -59,7 +60,7 @@ class RetryPolicy:
         check_count(self.max_attempts, "max_attempts", least=1)
         for name in ("backoff_factor", "max_backoff"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
+            if not is_number(value):
                 raise ValueError(f"{name} must be a number of seconds, got {value!r}")
             if not 0 <= value < float("inf"):
                 raise ValueError(f"{name} must be finite and >= 0, got {value!r}")
@@ -175,7 +176,7 @@ class ToolSpec(_ToolTraits):
 
 
 @dataclass(frozen=True)
-class ToolPermissionSpec:
+class ToolPermissionSpec(Record):
     """What a tool may do, as it is exported; holds copies only."""
 
     name: str
@@ -187,31 +188,18 @@ class ToolPermissionSpec:
     concurrency_safe: bool = False
     required_ops: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        flags = ("needs_approval", "read_only", "concurrency_safe")
+        vars(self).update(
+            {name: bool(getattr(self, name)) for name in flags},
+            permissions=replace(self.permissions),
+            required_ops=list(self.required_ops),
+        )
+
     @classmethod
     def from_spec(cls, spec: ToolSpec) -> ToolPermissionSpec:
         """The record of a tool, detached from it."""
-        approval = spec.needs_approval
-        return cls(
-            name=spec.name,
-            description=spec.description,
-            permissions=ToolPermission(**_flags(vars(spec.permissions))),
-            needs_approval=callable(approval) or bool(approval),
-            read_only=bool(spec.read_only),
-            concurrency_safe=bool(spec.concurrency_safe),
-            required_ops=[str(group) for group in spec.required_ops],
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The seven fields as JSON values, in their order."""
-        return {
-            "name": self.name,
-            "description": self.description,
-            "permissions": _flags(vars(self.permissions)),
-            "needs_approval": bool(self.needs_approval),
-            "read_only": bool(self.read_only),
-            "concurrency_safe": bool(self.concurrency_safe),
-            "required_ops": list(self.required_ops),
-        }
+        return cls(**{item.name: getattr(spec, item.name) for item in fields(cls)})
 
     @classmethod
     def from_dict(cls, payload: Mapping[str, Any]) -> ToolPermissionSpec:
@@ -222,28 +210,19 @@ class ToolPermissionSpec:
         if not isinstance(payload, Mapping):
             kind = type(payload).__qualname__
             raise TypeError(f"a tool permission must be a mapping, got {kind}")
-        if not isinstance(payload.get("name"), str):
-            raise ValueError(
-                f"a tool permission needs a text 'name', got {payload.get('name')!r}"
-            )
-        given = payload.get("permissions") or {}
+        name, given = payload.get("name"), payload.get("permissions") or {}
+        if not isinstance(name, str):
+            raise ValueError(f"a tool permission needs a text 'name', got {name!r}")
         if not isinstance(given, Mapping):
             kind = type(given).__qualname__
             raise TypeError(f"permissions must be a mapping, got {kind}")
-        return cls(
-            name=payload["name"],
-            description=payload.get("description") or "",
-            permissions=ToolPermission(**_flags(given)),
-            needs_approval=bool(payload.get("needs_approval")),
-            read_only=bool(payload.get("read_only")),
-            concurrency_safe=bool(payload.get("concurrency_safe")),
-            required_ops=list(payload.get("required_ops") or ()),
-        )
-
-
-def _flags(values: Mapping[str, Any]) -> dict[str, bool]:
-    names = ToolPermission.__dataclass_fields__
-    return {name: bool(values.get(name, False)) for name in names}
+        known = {
+            n: v for n, v in payload.items() if n in cls.__dataclass_fields__ and v
+        }
+        flags = {
+            item.name: bool(given.get(item.name)) for item in fields(ToolPermission)
+        }
+        return cls(**{"name": name, **known, "permissions": ToolPermission(**flags)})
 
 
 class BaseTool:
@@ -256,6 +235,9 @@ class BaseTool:
 
     name: str = ""
     description: str = ""
+    in_calling_thread: bool = False
+    """Whether it has to run in the thread that called the run, as signals and windows
+    ask for: then it is waited for, whatever the run is told, unless it has a limit."""
 
     def __init__(self, spec: ToolSpec | None = None) -> None:
         if spec is not None:
@@ -268,13 +250,18 @@ class BaseTool:
         """What the runtime knows about this tool."""
         spec = ToolSpec.from_attributes(self, type(self).__doc__)
         declared = spec.parameters or spec.input_schema is not None
-        if type(self).run is not BaseTool.run and not declared:
-            spec.input_schema = self._run_signature.schema
+        if self._signature is not None and not declared:
+            spec.input_schema = self._signature.schema
         return spec
 
     @cached_property
-    def _run_signature(self) -> CallSignature:
-        return CallSignature.of(self.run)
+    def _signature(self) -> CallSignature | None:
+        """How the arguments of ``run`` are read, if that is what this tool defines."""
+        if type(self).run is BaseTool.run:
+            return None
+        schemas = (getattr(self, name, None) for name in ("parameters", "input_schema"))
+        own = any(schema is not None for schema in schemas)
+        return CallSignature.of(self.run, tool=self.name, described=own)
 
     def validate_input(
         self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
@@ -286,10 +273,10 @@ class BaseTool:
         self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
     ) -> Any:
         """Do the work; what is returned becomes the output of a ``ToolResult``."""
-        if type(self).run is BaseTool.run:
+        if self._signature is None:
             kind = type(self).__qualname__
             raise NotImplementedError(f"{kind} must define execute()")
-        return _call_function(self.run, self._run_signature, args, runtime_context)
+        return _call_function(self.run, self._signature, args, runtime_context)
 
     def run(self, **args: Any) -> Any:
         """The older way to call a tool: the arguments by name."""
@@ -305,21 +292,16 @@ class FunctionTool(BaseTool):
             raise TypeError(f"a function tool needs a callable, got {kind}")
         self.func = func
         self.meta = meta or get_tool_meta(func) or ToolMeta()
-        self.signature = CallSignature.of(func)
-        schema = self.meta.input_schema or self.signature.schema
-        description, _ = parse_docstring(documented(func).__doc__)
-        given = {name: getattr(self.meta, name) for name in _TRAITS}
-        given["input_schema"] = schema
-        name, text = self.meta.name, self.meta.description
-        super().__init__(
-            ToolSpec(
-                name=name if name is not None else getattr(func, "__name__", ""),
-                description=text if text is not None else description,
-                parameters=schema.get("properties", {}),
-                required=schema.get("required", []),
-                **given,
-            )
-        )
+        own, tool = self.meta.input_schema, self.meta.name or ""
+        self._signature = CallSignature.of(func, tool=tool, described=own is not None)
+        given = {item.name: getattr(self.meta, item.name) for item in fields(ToolMeta)}
+        given["input_schema"] = schema = own or self._signature.schema
+        if given["name"] is None:
+            given["name"] = getattr(func, "__name__", "")
+        if given["description"] is None:
+            given["description"], _ = parse_docstring(documented(func).__doc__)
+        properties, required = schema.get("properties", {}), schema.get("required", [])
+        super().__init__(ToolSpec(parameters=properties, required=required, **given))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.func(*args, **kwargs)
@@ -333,7 +315,7 @@ class FunctionTool(BaseTool):
         self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
     ) -> Any:
         """Call the function; the runtime's own parameters come from the context."""
-        return _call_function(self.func, self.signature, args, runtime_context)
+        return _call_function(self.func, self._signature, args, runtime_context)
 
 
 def _call_function(

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
 from ._adapt import as_tool, is_function, shown
 from ._foreign import guarded
 from ._json import to_json_value
+from ._shorten import summary
 from ._tool_call import call_tool, unknown_tool
 from .action import Action
-from .tool import (
-    BaseTool,
-    FunctionTool,
-    ToolMeta,
-    ToolPermissionSpec,
-    ToolSpec,
-    get_tool_meta,
-)
+from .tool import BaseTool, FunctionTool, ToolMeta, ToolPermissionSpec, ToolSpec, get_tool_meta
 from .tool_result import ToolResult
 
 __all__ = ["ToolOrigin", "ToolRegistry"]
@@ -57,13 +52,13 @@ class ToolRegistry:
     def __len__(self) -> int:
         return len(self._tools)
 
+    def __repr__(self) -> str:
+        return summary(self, ", ".join(self.list_tools()), tools=len(self))
+
     def copy(self) -> ToolRegistry:
         """A registry with the same tools, which later changes here do not reach."""
-        other = ToolRegistry(auto_short_aliases=self._auto_short_aliases)
-        other._tools.update(self._tools)
-        other._origins.update(self._origins)
-        other._aliases.update(self._aliases)
-        other._toolsets.extend(self._toolsets)
+        other = copy(self)
+        vars(other).update({name: copy(held) for name, held in vars(self).items()})
         return other
 
     def register(
@@ -116,9 +111,7 @@ class ToolRegistry:
         vars(self).update(vars(merged))
         return self
 
-    def register_toolset(
-        self, toolset: Any, namespace: str | None = None
-    ) -> ToolRegistry:
+    def register_toolset(self, toolset: Any, namespace: str | None = None) -> ToolRegistry:
         """Add the tools of an object with ``tools()`` as ``namespace.name``.
 
         The namespace is by default the toolset's name, which is its ``name`` or that
@@ -207,16 +200,15 @@ class ToolRegistry:
         canonical = self._known(name)
         spec = self._tools[canonical].spec
         shown = (
-            *("prompt", "output_schema", "timeout_s", "max_retries"),
-            *("requires_user_interaction", "supports_background"),
-            *("result_max_chars", "produces_artifact"),
+            "prompt output_schema timeout_s max_retries requires_user_interaction "
+            "supports_background result_max_chars produces_artifact"
         )
-        return {
-            **ToolPermissionSpec.from_spec(spec).to_dict(),
-            "input_schema": to_json_value(spec.arguments_schema()),
-            **{field: to_json_value(getattr(spec, field)) for field in shown},
-            "origin": to_json_value(self._origins[canonical]),
+        told = {
+            "input_schema": spec.arguments_schema(),
+            **{field: getattr(spec, field) for field in shown.split()},
+            "origin": self._origins[canonical],
         }
+        return {**ToolPermissionSpec.from_spec(spec).to_dict(), **to_json_value(told)}
 
     def get_all_specs(self) -> list[dict[str, Any]]:
         """What a chat model is told: one function entry per tool, sorted by name."""
@@ -237,11 +229,7 @@ class ToolRegistry:
         return [ToolPermissionSpec.from_spec(spec) for spec in self._sorted_specs()]
 
     def call(
-        self,
-        tool_name: str,
-        /,
-        runtime_context: dict[str, Any] | None = None,
-        **args: Any,
+        self, tool_name: str, /, runtime_context: dict[str, Any] | None = None, **args: Any
     ) -> ToolResult:
         """Call a tool through all checks, approval included.
 
@@ -253,23 +241,23 @@ class ToolRegistry:
 
     def setup(self, context: dict[str, Any] | None = None) -> None:
         """Call ``setup(context)`` of each toolset that has it, in order."""
-        for toolset in self._toolsets:
-            if callable(getattr(toolset, "setup", None)):
-                toolset.setup(context or {})
+        for setup in self._hooks("setup"):
+            setup(context or {})
 
     def teardown(self, context: dict[str, Any] | None = None) -> None:
         """Call ``teardown(context)`` of each toolset that has it, in reverse order.
 
         All of them are called; the first exception is raised afterwards.
         """
-        failures = []
-        for toolset in reversed(self._toolsets):
-            if callable(getattr(toolset, "teardown", None)):
-                _, error = guarded(toolset.teardown, context or {})
-                if error is not None:
-                    failures.append(error)
-        if failures:
-            raise failures[0]
+        hooks = reversed(self._hooks("teardown"))
+        errors = [guarded(hook, context or {})[1] for hook in hooks]
+        for error in errors:
+            if error is not None:
+                raise error
+
+    def _hooks(self, name: str) -> list[Any]:
+        found = [getattr(toolset, name, None) for toolset in self._toolsets]
+        return [hook for hook in found if callable(hook)]
 
     def _known(self, name: str) -> str:
         canonical = self.resolve_name(name)
@@ -277,9 +265,8 @@ class ToolRegistry:
             raise ValueError(unknown_tool(name, self.suggest(name)))
         return canonical
 
-    def _sorted_specs(self) -> Iterator[ToolSpec]:
-        for name in self.list_tools():
-            yield self._tools[name].spec
+    def _sorted_specs(self) -> list[ToolSpec]:
+        return [self._tools[name].spec for name in self.list_tools()]
 
     def _short_aliases(self) -> dict[str, str]:
         claims: dict[str, list[str]] = {}
@@ -290,20 +277,18 @@ class ToolRegistry:
         return {short: names[0] for short, names in claims.items() if len(names) == 1}
 
     def _add(self, found: Iterable[tuple[BaseTool, ToolOrigin]]) -> None:
-        added: dict[str, BaseTool] = {}
-        origins = {}
+        tools, origins = dict(self._tools), dict(self._origins)
         for tool, origin in found:
             name = tool.spec.name
             _check_name(name)
-            taken = {**self._tools, **added}
-            other = taken.get(name) or taken.get(self._aliases.get(name, ""))
+            other = tools.get(name) or tools.get(self._aliases.get(name, ""))
             if other is not None:
                 raise ValueError(
                     f"tool {name!r} is {shown(other)} already, "
                     f"it cannot be {shown(tool)} too"
                 )
-            added[name], origins[name] = tool, origin
-        self._tools.update(added)
+            tools[name], origins[name] = tool, origin
+        self._tools.update(tools)
         self._origins.update(origins)
 
 

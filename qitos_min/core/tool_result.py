@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, get_args
 
-from ._contract import ContractError, check_fields, is_count, strict_copy
-from ._json import dumps, to_json_value
+from ._contract import ContractError, check_fields, exact_values, is_count, strict_copy
+from ._json import to_json_value
 from ._redact import redact
+from ._shorten import fitted, joined
 from ._tool_result_checks import (
     FIELD_CHECKS,
-    STATE_CHECKS,
     STATE_FIELDS,
     TOOL_RESULT_SCHEMA_VERSION,
     EffectState,
     RetryDisposition,
     ToolErrorKind,
     ToolResultStatus,
+    state_fault,
 )
 from .artifact import ArtifactContractError, ArtifactRef
 from .session import AttemptIdentity
@@ -34,7 +35,6 @@ __all__ = [
 ]
 
 _SCHEMA_FAMILY = "qitos.tool_result/"
-_CUT_MARK = "...[TRUNCATED]"
 
 
 class ToolResultContractError(ContractError):
@@ -110,17 +110,17 @@ class ToolResult:
     @classmethod
     def semantic_error(cls, *, code: str, error: str, **values: Any) -> ToolResult:
         """The request made no sense to the tool; ``values`` are further fields."""
-        return cls(**_failure("semantic", code, error, values))
+        return cls(**_failure("semantic", code, error, **values))
 
     @classmethod
     def execution_error(cls, *, code: str, error: str, **values: Any) -> ToolResult:
         """The tool failed while it worked; ``values`` are further fields."""
-        return cls(**_failure("execution", code, error, values))
+        return cls(**_failure("execution", code, error, **values))
 
     @classmethod
     def policy_error(cls, *, code: str, error: str, **values: Any) -> ToolResult:
         """A rule forbade the call; ``values`` are further fields."""
-        return cls(**_failure("policy", code, error, values))
+        return cls(**_failure("policy", code, error, **values))
 
     @classmethod
     def from_value(cls, value: Any) -> ToolResult:
@@ -136,13 +136,10 @@ class ToolResult:
         metadata: dict[str, Any] = {}
         try:
             output = strict_copy(value)
-        except ValueError:
+        except Exception:  # Also what the items of a foreign mapping raise.
             output = to_json_value(value)
-            kind = type(value)
-            metadata = {
-                "output_converted": True,
-                "output_type": f"{kind.__module__}.{kind.__qualname__}",
-            }
+            kind = f"{type(value).__module__}.{type(value).__qualname__}"
+            metadata = {"output_converted": True, "output_type": kind}
         if isinstance(output, dict):
             version = output.get("schema_version")
             if isinstance(version, str) and version.startswith(_SCHEMA_FAMILY):
@@ -162,24 +159,24 @@ class ToolResult:
             raise ToolResultContractError(
                 "invalid_canonical_field", f"a result must be a mapping, got {kind}"
             )
-        version = value.get("schema_version")
-        if version != TOOL_RESULT_SCHEMA_VERSION:
+        if value.get("schema_version") != TOOL_RESULT_SCHEMA_VERSION:
             raise ToolResultContractError(
                 "unknown_schema_version",
                 f"schema_version must be {TOOL_RESULT_SCHEMA_VERSION}",
             )
-        given = dict(value)
+        names = [*_DEFAULTS, "success"] if "success" in value else _DEFAULTS
+        try:
+            given = exact_values(value, names)
+        except ValueError as error:
+            what = f"a result has exactly the fields of the contract, {error}"
+            raise ToolResultContractError("invalid_canonical_field", what) from None
+        # What cannot be read is left as it is, for the check whose turn it is.
+        with suppress(ValueError):
+            given["attempt_id"] = AttemptIdentity.from_dict(given["attempt_id"])
+        with suppress(ArtifactContractError, TypeError):
+            refs = given["artifact_refs"]
+            given["artifact_refs"] = tuple(map(ArtifactRef.from_dict, refs))
         success = given.pop("success", None)
-        missing = [name for name in _DEFAULTS if name not in given]
-        unknown = len(given) + len(missing) - len(_DEFAULTS)
-        if missing or unknown:
-            raise ToolResultContractError(
-                "invalid_canonical_field",
-                "a result has exactly the fields of the contract, "
-                f"missing: {', '.join(missing) or 'none'}, unknown: {unknown}",
-            )
-        given["attempt_id"] = _read_attempt(given["attempt_id"])
-        given["artifact_refs"] = _read_refs(given["artifact_refs"])
         result = cls(**given)
         if "success" in value and success is not result.is_success:
             raise ToolResultContractError(
@@ -195,13 +192,13 @@ class ToolResult:
     @property
     def text(self) -> str:
         """Error, if any, and output as one text; values that are no text as JSON."""
-        return _joined(self.error or self.error_code, self.output)
+        return joined(self.error or self.error_code, self.output)
 
     @property
     def model_text(self) -> str:
         """Like :attr:`text`, as a model should see it, with the recovery hint."""
         shown = self.output if self.model_output is None else self.model_output
-        return _joined(self.error or self.error_code, shown, self.recovery_hint)
+        return joined(self.error or self.error_code, shown, self.recovery_hint)
 
     def to_dict(self) -> dict[str, Any]:
         """The 35 fields as JSON values, and ``success``; reading it back is exact."""
@@ -218,8 +215,9 @@ class ToolResult:
 
         ``model_output`` falls back to the output. A part counts as long as it is in
         JSON text. Keys and fixed words count too, up to half of the budget; short parts
-        stay whole, the long ones share the rest. A part that is cut becomes text and
-        ends in ``...[TRUNCATED]``.
+        stay whole, the long ones share the rest, and so do the parts of an output that
+        is an object. What is cut becomes text that keeps its beginning and its end,
+        with ``...[TRUNCATED]`` between them.
         """
         if not is_count(max_chars):
             raise ValueError(f"max_chars must be an int >= 0, got {max_chars!r}")
@@ -227,20 +225,8 @@ class ToolResult:
         if record["model_output"] is None:
             record["model_output"] = record["output"]
         view = {name: record[name] for name in _MODEL_FIELDS}
-        sizes = {
-            name: _size(value)
-            for name, value in view.items()
-            if name not in _NEVER_CUT and value is not None
-        }
-        frame = len(dumps({**view, **dict.fromkeys(sizes, "")}))
-        room = max_chars - min(frame, max_chars // 2)
-        by_size = sorted(sizes, key=lambda name: sizes[name])
-        for index, name in enumerate(by_size):
-            share = room // (len(sizes) - index)
-            if sizes[name] > share:
-                view[name] = _cut(_joined(view[name]), share)
-            room -= _size(view[name])
-        return view
+        # With other arguments the suggested call would be another one.
+        return fitted(view, max_chars, whole=_NEVER_CUT, flat=["next_action"])
 
     def to_trace_safe_dict(self) -> dict[str, Any]:
         """Everything but the output, without secrets and host paths.
@@ -251,7 +237,7 @@ class ToolResult:
         record = self.to_dict()
         output = record.pop("output")
         safe, removed = redact(record)
-        removed["output_chars"] = len(_joined(output))
+        removed["output_chars"] = len(joined(output))
         safe["redaction"] = removed
         return safe
 
@@ -260,18 +246,10 @@ _DEFAULTS = {
     item.name: item.default_factory() if item.default is MISSING else item.default
     for item in fields(ToolResult)
 }
-_HOLDS = {name: holds for _, names, holds, _ in FIELD_CHECKS for name in names}
+_HOLDS = {name: holds for _, names, holds, _ in FIELD_CHECKS for name in names.split()}
 _MODEL_FIELDS = (
-    "schema_version",
-    "status",
-    "tool_name",
-    "action_id",
-    "model_output",
-    "error",
-    "error_code",
-    "recoverable",
-    "recovery_hint",
-    "next_action",
+    "schema_version status tool_name action_id model_output error error_code "
+    "recoverable recovery_hint next_action".split()
 )
 _NEVER_CUT = ("schema_version", "status", "recoverable")
 
@@ -297,17 +275,15 @@ def _checked(result: ToolResult) -> dict[str, Any]:
     for name, value in given.items():
         copied[name] = _copied(name, value)
     if not STATE_FIELDS.isdisjoint(given):
-        for code, broken, what in STATE_CHECKS:
-            if broken(result):
-                raise ToolResultContractError(code, what)
+        fault = state_fault(result)
+        if fault is not None:
+            raise ToolResultContractError(*fault)
     return copied
 
 
 def _copied(name: str, value: Any) -> Any:
-    if name == "artifact_refs":
-        return tuple(value)
-    if name == "attempt_id":
-        return value
+    if name in ("artifact_refs", "attempt_id"):
+        return tuple(value) if name == "artifact_refs" else value
     try:
         copy = strict_copy(value)
     except ValueError as error:
@@ -319,25 +295,15 @@ def _copied(name: str, value: Any) -> Any:
     return copy
 
 
-def _failure(
-    kind: str, code: str, error: str, values: dict[str, Any]
-) -> dict[str, Any]:
-    return {
-        "status": "error",
-        **values,
-        "error_kind": kind,
-        "error_code": code,
-        "error": error,
-    }
+def _failure(kind: str, code: str, error: str, /, **values: Any) -> dict[str, Any]:
+    told = {"error_kind": kind, "error_code": code, "error": error}
+    return {"status": "error", **values, **told}
 
 
 def _is_legacy(value: dict[str, Any]) -> bool:
     # A tool's own dict may well have a "status"; the old form says how it ended, too.
-    return (
-        value.keys() <= {"status", "output", "error", "metadata"}
-        and "status" in value
-        and len(value.keys() & {"output", "error"}) > 0
-    )
+    known = value.keys() <= {"status", "output", "error", "metadata"}
+    return known and "status" in value and bool(value.keys() & {"output", "error"})
 
 
 def _from_legacy(value: dict[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
@@ -349,46 +315,10 @@ def _from_legacy(value: dict[str, Any], metadata: dict[str, Any]) -> dict[str, A
     }
     if status == "success" and not error:
         return read
-    text = _joined(error) or "the tool did not say what went wrong"
+    text = joined(error) or "the tool did not say what went wrong"
     if status not in get_args(ToolResultStatus):
-        return read | _failure("execution", "legacy_status_unknown", text, {})
+        return read | _failure("execution", "legacy_status_unknown", text)
     # A success with an error is none.
     status = "error" if status == "success" else status
     kind = "policy" if status == "skipped" else "execution"
-    return read | _failure(kind, f"legacy_{status}", text, {"status": status})
-
-
-def _read_attempt(value: Any) -> Any:
-    # What cannot be read is left as it is, for the check whose turn it is to refuse.
-    try:
-        return AttemptIdentity.from_dict(value)
-    except ValueError:
-        return value
-
-
-def _read_refs(value: Any) -> Any:
-    try:
-        return tuple(ArtifactRef.from_dict(item) for item in value)
-    except (ArtifactContractError, TypeError):
-        return value
-
-
-def _joined(*parts: Any) -> str:
-    """The parts that are not None, one per line; what is no text as JSON."""
-    return "\n".join(
-        part if isinstance(part, str) else dumps(part)
-        for part in parts
-        if part is not None
-    )
-
-
-def _size(value: Any) -> int:
-    """Characters of a value in JSON text; the quotes of a text do not count."""
-    return len(dumps(value)) - 2
-
-
-def _cut(text: str, limit: int) -> str:
-    """The longest beginning of a text that fits with the mark, or a part of the mark."""
-    fits = range(min(len(text), max(0, limit - len(_CUT_MARK))) + 1)
-    found = bisect_right(fits, limit, key=lambda end: _size(text[:end] + _CUT_MARK))
-    return text[: found - 1] + _CUT_MARK if found else _CUT_MARK[:limit]
+    return read | _failure(kind, f"legacy_{status}", text, status=status)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+import base64
+import math
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-from ..core._json import to_json_value
+from ..core._foreign import outcome
+from ..core._introspect import resolved_hints
+from ..core._json import dumps, to_json_value
+from ..core._typed import form_of, like
 from ..core.action import Action
 from ..core.decision import Decision
 from ..core.errors import StopReason
 from ..core.history import HistoryMessage
-from ..core.state import StateMigrationError, StateSchema
+from ..core.state import StateMigrationError, StateSchema, restored_state
 from ..core.task import Task
 from ._run import Run
 from .states import RuntimeEvent, RuntimePhase, StepRecord
@@ -31,7 +39,7 @@ class Checkpoints:
     def begin(self, run: Run) -> None:
         """Save what a run begins with."""
         task = run.task.to_dict() if isinstance(run.task, Task) else run.task
-        entry = {"format": _FORMAT, "task": task, "state": run.state}
+        entry = {"format": _FORMAT, "task": task, **_saved(run.state)}
         self._store.append(run.run_id, entry)
 
     def save(self, run: Run, record: StepRecord) -> None:
@@ -41,7 +49,7 @@ class Checkpoints:
         entry = {
             "record": record.to_row(),
             "events": [event.to_dict() for event in run.events[self._events :]],
-            "state": run.state,
+            **_saved(run.state),
             "messages": [m.to_dict() for m in run.messages[count if same else 0 :]],
             "messages_go_on": same,
             "agent": run.seat.name,
@@ -65,7 +73,10 @@ def restore(engine: Any, run_id: str, state_kwargs: dict[str, Any]) -> Run:
     Raises ``KeyError`` for an unknown run and ``StateMigrationError`` for one
     that this code cannot read.
     """
-    head, *steps = engine.checkpoint_store.load(run_id)
+    entries = engine.checkpoint_store.load(run_id)
+    if not entries:
+        raise StateMigrationError(f"run {run_id!r} ended before its beginning was saved")
+    head, *steps = entries
     if head.get("format") != _FORMAT:
         raise StateMigrationError(
             f"unknown checkpoint format {head.get('format')!r}; known: {_FORMAT}"
@@ -80,7 +91,9 @@ def restore(engine: Any, run_id: str, state_kwargs: dict[str, Any]) -> Run:
         seat = engine.seat_of(spec, 0, last_step=last["last_step"])
     text = task.objective if isinstance(task, Task) else task
     fresh = seat.agent.init_state(text, **state_kwargs)
-    run = Run(engine, task, _state(fresh, (last or head)["state"]), engine.take_token())
+    state = _state(fresh, (last or head)["state"])
+    _set_attributes(state, (last or head).get("attributes", {}))
+    run = Run(engine, task, state, engine.take_token())
     run.run_id, run.seat = run_id, seat
     for step in steps:
         _replay(run, step)
@@ -126,25 +139,101 @@ def _decision(row: dict[str, Any]) -> Decision:
     return Decision(**{**row, "actions": actions, "candidates": candidates})
 
 
-def _state(fresh: Any, saved: dict[str, Any]) -> Any:
-    """The saved state in the class of a fresh one.
+def _saved(state: Any) -> dict[str, Any]:
+    """The fields of a state, and what else was set on it under a public name."""
+    own = getattr(state, "__dataclass_fields__", {})
+    further = getattr(state, "__dict__", {}).items()
+    attributes = {n: v for n, v in further if n not in own and not n.startswith("_")}
+    return {"state": _spelled(state), "attributes": _spelled(attributes)}
 
-    A field that could not be saved keeps the fresh state's value.
+
+def _state(fresh: Any, saved: dict[str, Any]) -> Any:
+    """The saved state in the class of a fresh one, in the types of its annotations.
+
+    What could not be saved - locks, clients - and private attributes come from the
+    fresh state.
     """
+    kind = type(fresh)
     if not is_dataclass(fresh):
-        raise StateMigrationError(f"a state of type {type(fresh).__name__} cannot be restored")
-    values = {
-        f.name: saved[f.name]
-        for f in fields(fresh)
-        if f.name in saved and not _lost(saved[f.name])
+        raise StateMigrationError(f"a state of type {kind.__name__} cannot be restored")
+    own = {f.name: f for f in fields(fresh)}
+    values = {n: _unspelled(saved[n]) for n in own if n in saved and not _lost(saved[n])}
+    held = {n: getattr(fresh, n, None) for n in own} | getattr(fresh, "__dict__", {})
+    kept = {n: v for n, v in held.items() if n not in values}
+    needed = {
+        n: v for n, v in kept.items()
+        if n in own and own[n].default is own[n].default_factory is MISSING
     }
     if isinstance(fresh, StateSchema):
-        kept = {f.name: getattr(fresh, f.name) for f in fields(fresh) if f.init}
-        return type(fresh).from_dict({**kept, **values}, strict=False)
-    for name, value in values.items():
-        setattr(fresh, name, value)
-    return fresh
+        state = kind.from_dict({**needed, **values}, strict=False)
+    else:
+        state = restored_state(kind, {**needed, **values})
+    for name, value in kept.items():
+        object.__setattr__(state, name, value)
+    for name in values:
+        value = getattr(state, name)
+        object.__setattr__(state, name, like(value, held[name]))
+    return state
+
+
+def _set_attributes(state: Any, saved: dict[str, Any]) -> None:
+    """Set what is no field, in the type of its annotation or of its fresh value."""
+    hints = resolved_hints(type(state))
+    for name, value in saved.items():
+        if "$unserializable" in dumps(value):
+            continue  # The fresh one works, half of one does not.
+        value = _unspelled(value)
+        hint = hints.get(name, type(getattr(state, name, None)))
+        typed, error = outcome(form_of(hint, saved=True).read, value)
+        if error is not None and name in hints:
+            what = f"attribute {name!r} of {type(state).__name__} cannot be restored"
+            raise StateMigrationError(f"state {what}: it {error}", name)
+        setattr(state, name, typed if error is None else value)
 
 
 def _lost(value: Any) -> bool:
     return isinstance(value, dict) and "$unserializable" in value
+
+
+def _spelled(value: Any, above: tuple[int, ...] = ()) -> Any:
+    """A value with words for the numbers that JSON has none for.
+
+    In sets, as in what is deep or holds itself, they stay, and are saved as null.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$float": repr(float(value))}
+    if isinstance(value, complex):
+        return {"$complex": str(value)}
+    if id(value) in above or len(above) > 50:
+        return value
+    above = (*above, id(value))
+    if is_dataclass(value) and not isinstance(value, type):
+        found = {f.name: outcome(getattr, value, f.name) for f in fields(value)}
+        return {n: _spelled(v, above) for n, (v, error) in found.items() if error is None}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, dict):
+        return {k: _spelled(v, above) for k, v in value.items()}
+    plain = isinstance(value, (list, tuple, deque))
+    return [_spelled(v, above) for v in value] if plain else value
+
+
+def _unspelled(value: Any) -> Any:
+    """What JSON and ``_spelled`` made words of, bytes too, in values just loaded."""
+    if isinstance(value, list):
+        return [_unspelled(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        [(word, text)] = value.items()
+        if word in _WORDS and isinstance(text, str):
+            with suppress(ValueError):
+                return _WORDS[word](text)
+    return {name: _unspelled(item) for name, item in value.items()}
+
+
+_WORDS: dict[str, Callable[[str], Any]] = {
+    "$float": float,
+    "$complex": complex,
+    "$bytes": base64.b64decode,
+}

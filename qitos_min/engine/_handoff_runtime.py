@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
-from itertools import groupby
 from typing import Any
 
 from ..core._json import to_json_value
 from ..core.agent_spec import AgentSpec, ContextStrategy
 from ..core.history import HistoryMessage
+from ._conversation import calls_of
 
 __all__ = ["filtered", "handed_over", "last_rounds"]
 
@@ -36,18 +36,26 @@ def last_rounds(
     """Return the messages of the last rounds; None is all, a round is a step."""
     if rounds is None:
         return list(messages)
-    # A history may hold the steps of earlier runs too, so ids alone do not tell.
-    grouped = [list(group) for _, group in groupby(messages, lambda m: m.step_id)]
+    grouped: list[list[HistoryMessage]] = []
+    for message in messages:
+        # A history may hold the steps of earlier runs too, so ids alone do not tell.
+        decided = bool(grouped) and any(m.role == "assistant" for m in grouped[-1])
+        begins = decided and message.role in ("assistant", "user")
+        if not grouped or begins or message.step_id != grouped[-1][-1].step_id:
+            grouped.append([])
+        grouped[-1].append(message)
     return [m for group in grouped[max(len(grouped) - rounds, 0) :] for m in group]
 
 
 def _summary(messages: list[HistoryMessage]) -> HistoryMessage:
-    lines = [
-        f"- step {message.step_id}, {message.role}: {_short(message.content)}"
-        for message in messages
-    ]
+    lines = [f"- step {m.step_id}, {m.role}: {_short(_told(m))}" for m in messages]
     text = "\n".join(["Earlier in this run:", *lines])
     return HistoryMessage("user", text, messages[-1].step_id, {"summary": len(messages)})
+
+
+def _told(message: HistoryMessage) -> str:
+    calls = (f"{name}({args})" for name, args in calls_of(message))
+    return " ".join(filter(None, [message.content, *calls]))
 
 
 def _short(text: str) -> str:

@@ -7,22 +7,32 @@ from typing import Any
 from ..core._json import dumps, to_json_value
 from ..core.decision import Decision
 from ..core.errors import ErrorCategory
-from ..core.history import HistoryMessage
 from ..core.tool import ToolSpec
+from ._conversation import conversation
 from ._handoff_runtime import last_rounds
-from ._replies import EmptyReplyError, ModelError, ModelReply, ParseError, read_reply
+from ._protocols import Parsed
+from ._replies import (
+    CutReplyError,
+    EmptyReplyError,
+    ModelError,
+    ModelReply,
+    ParseError,
+    read_reply,
+    response_of,
+    usage_of,
+)
 from ._run import Run
 from .states import RuntimePhase
 
 __all__ = ["decide_with_model"]
 
 
-def decide_with_model(run: Run) -> Decision:
-    """Ask the model of the agent at work what to do.
+def decide_with_model(run: Run) -> tuple[Decision, str]:
+    """Ask the model of the agent at work what to do; what it said is told too.
 
-    A reply that cannot be parsed is fed back once with the reason; what cannot
-    be parsed then is raised as ``ParseError``. No model, or one that answers
-    twice with nothing, is a ``ModelError``.
+    A reply that cannot be parsed or is not whole is fed back once with the reason;
+    what is wrong then is raised as ``ParseError`` or ``ModelError``. No model, or one
+    that answers twice with nothing, is a ``ModelError``.
     """
     seat = run.seat
     if seat.llm is None:
@@ -31,17 +41,20 @@ def decide_with_model(run: Run) -> Decision:
     messages = _messages(run, specs)
     run.record.protocol_id = seat.protocol.id
     run.emit(RuntimePhase.DECIDE, stage="model_input", messages=to_json_value(messages))
-    said = "(a reply that cannot be read)"
     for last in (False, True):
+        said = ""
         try:
             reply = _ask(run, messages, specs)
-            said = reply.text or said
-            decision = _parsed(run, reply)
-        except ParseError as error:
+            said = reply.text.strip()
+            parsed = _parsed(run, reply)
+        except (ParseError, CutReplyError) as error:
+            said = said or "(a reply that cannot be read)"
             run.record.parser_attempts.append({"error": str(error), "text": said})
             if last:
                 raise
             again = f"That reply cannot be used: {error}. Try again."
+            if isinstance(error, CutReplyError):
+                again += " Keep it short."
             messages += [
                 {"role": "assistant", "content": said},
                 {"role": "user", "content": again},
@@ -49,8 +62,7 @@ def decide_with_model(run: Run) -> Decision:
         else:
             run.record.parser_fallback_used = last
             break
-    _remember(run, reply, decision)
-    return decision
+    return parsed.decision, parsed.said
 
 
 def _ask(run: Run, messages: list[dict[str, Any]], specs: list[ToolSpec]) -> ModelReply:
@@ -66,22 +78,38 @@ def _call(run: Run, messages: list[dict[str, Any]], specs: list[ToolSpec]) -> Mo
     options = {} if tools is None else {"tools": tools}
     sent = [dict(message) for message in messages]
     value = run.foreign(ErrorCategory.MODEL, lambda: run.seat.llm(sent, **options))
-    reply = read_reply(value)
-    run.total_tokens += reply.usage["total_tokens"]
-    run.record.model_response = reply.raw
+    raw = response_of(value)
+    # A reply is paid for before anybody knows whether it can be used.
+    run.total_tokens += usage_of(raw)["total_tokens"]
+    run.record.model_response = raw
+    run.emit(RuntimePhase.DECIDE, stage="model_output", raw_output=raw)
+    reply = read_reply(raw)
     run.record.native_tool_call_used = bool(reply.tool_calls)
-    run.emit(RuntimePhase.DECIDE, stage="model_output", raw_output=reply.raw)
     return reply
 
 
-def _parsed(run: Run, reply: ModelReply) -> Decision:
+def _parsed(run: Run, reply: ModelReply) -> Parsed:
+    """What a reply decides; a reply that was cut decides only what it had finished."""
+    try:
+        parsed = _read(run, reply)
+    except ParseError:
+        if reply.cut:
+            raise CutReplyError(reply.cut) from None
+        raise
+    if reply.cut and not parsed.more:
+        raise CutReplyError(reply.cut)
+    return parsed
+
+
+def _read(run: Run, reply: ModelReply) -> Parsed:
     parser = run.engine.parser
-    if parser is None:
-        return run.seat.protocol.parse(reply)
+    if parser is None or reply.tool_calls:
+        called = any(message.metadata.get("native") for message in run.messages)
+        return run.seat.protocol.parse(reply, called=called)
     run.record.parser_selected = type(parser).__name__
     parse = getattr(parser, "parse", parser)
     try:
-        return parse(reply.text)
+        return Parsed(parse(reply.text), reply.text, False)
     except ValueError as error:
         raise ParseError(str(error)) from error
 
@@ -92,51 +120,16 @@ def _messages(run: Run, specs: list[ToolSpec]) -> list[dict[str, Any]]:
     base = run.modified_prompt
     if base is None:
         base = seat.agent.build_system_prompt(run.state) or ""
-    messages = [{"role": "system", "content": seat.protocol.system_prompt(base, specs)}]
-    native = seat.protocol.tools_argument(specs) is not None
-    rounds = run.engine.context_config.max_history_rounds
-    for message in last_rounds(run.messages, rounds):
-        messages.append(_native(message) if native else _plain(message))
     prepared = seat.agent.prepare(run.state)
     parts = [prepared if isinstance(prepared, str) else dumps(prepared)]
     if run.observation["env"]["enabled"]:
         parts.append(f"Environment: {dumps(run.observation['env']['observation'])}")
     if run.instruction_patch:
         parts.append(f"Note: {run.instruction_patch}")
-    return [*messages, {"role": "user", "content": "\n\n".join(parts)}]
-
-
-def _plain(message: HistoryMessage) -> dict[str, Any]:
-    """A message as text: what tools said is told by the user."""
-    if message.role != "tool":
-        return {"role": message.role, "content": message.content}
-    name = message.metadata.get("name", "tool")
-    return {"role": "user", "content": f"Result of {name}: {message.content}"}
-
-
-def _native(message: HistoryMessage) -> dict[str, Any]:
-    """A message in the form of the chat API, with tool calls and their ids."""
-    calls = message.metadata.get("tool_calls")
-    if message.role == "assistant" and calls:
-        return {"role": "assistant", "content": message.content, "tool_calls": calls}
-    if message.role == "tool" and message.metadata.get("native"):
-        call_id = message.metadata["tool_call_id"]
-        return {"role": "tool", "content": message.content, "tool_call_id": call_id}
-    return _plain(message)
-
-
-def _remember(run: Run, reply: ModelReply, decision: Decision) -> None:
-    """Add the reply to the conversation, with its tool calls if it has any."""
-    calls = [
-        {
-            "id": action.action_id or f"call_{run.step_id}_{index}",
-            "type": "function",
-            "function": {
-                "name": action.name.replace(".", "__dot__"),
-                "arguments": dumps(action.args),
-            },
-        }
-        for index, action in enumerate(decision.actions)
-        if reply.tool_calls
-    ]
-    run.say("assistant", reply.text, **({"tool_calls": calls} if calls else {}))
+    return conversation(
+        last_rounds(run.messages, run.engine.context_config.max_history_rounds),
+        task=run.task_text,
+        system=seat.protocol.system_prompt(base, specs),
+        view="\n\n".join(part for part in parts if part.strip()),
+        write=None if seat.protocol.tools_argument(specs) else seat.protocol.write,
+    )

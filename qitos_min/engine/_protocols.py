@@ -10,19 +10,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core._json import dumps, to_json_value
 from ..core.action import Action
 from ..core.decision import Decision
 from ..core.tool import ToolSpec
-from ._call_text import DECODER, arguments_at, object_at, unreadable
+from ._call_text import DECODER
+from ._react_text import FENCED, OBSERVATION, after, args_of, json_action, read_react
 from ._replies import ModelError, ModelReply, ParseError, ToolCall, read_reply
 
 __all__ = [
     "ModelError",
     "ModelReply",
     "ParseError",
+    "Parsed",
     "Protocol",
     "ToolCall",
     "read_reply",
@@ -31,6 +33,7 @@ __all__ = [
 
 _DEFAULT = "react_text_v1"
 _MAX_OBJECTS = 100
+_DECISION_KEYS = ("mode", "actions", "action", "final_answer")
 
 _JSON_FORM = """\
 Answer with exactly one JSON object and no other text. To call tools:
@@ -50,21 +53,39 @@ End the reply after the last Action line: the results come in the next message."
 
 # An object that opens with a quoted key; prose in braces is passed over.
 _OBJECT = re.compile(r'\{\s*"')
-_THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
-_FENCED = re.compile(r"\s*```[\w-]*\n(.*)\n```\s*", re.DOTALL)
-_LABEL = re.compile(
-    r"^[>#\- \t]*(?P<bold>\*\*|__)?"
-    r"(?P<label>thought|action[ ]input|action|final[ ]answer|observation)"
-    r"[ \t]*\d*(?(bold)(?:\*\*|__)?)[ \t]*[:\uff1a](?(bold)(?:\*\*|__)?)",
+_THINKING = re.compile(
+    r"\s*(?:<(think|thinking|thought|reasoning)>.*?(?:</\1>|\Z)"
+    r"|\[THINK\].*?(?:\[/THINK\]|\Z))",
+    re.DOTALL | re.IGNORECASE,
+)
+# Templates that open the reasoning themselves leave only its end in the reply; in
+# quotes it is a word that the answer speaks of.
+_LONE_END = re.compile(
+    r"(?<![`\"'])(?:</think(?:ing)?>|\[/THINK\])(?![`\"'])", re.IGNORECASE
+)
+_AFTER_CALL = re.compile(r"[`*.\s]*")
+# A decision object that is broken, by its first key or by its mode on a line of its own.
+_DECISION_OBJECT = re.compile(
+    r"""\A(?:```\w*\s*)?\{\s*["']?(?:mode|actions|final_answer)["']?\s*:"""
+    r"""|^[ \t]*\{\s*(?:"(?:thought|rationale)"\s*:[^\n]*?\n?\s*)?"""
+    r""""mode"\s*:\s*"(?:act|final|wait|handoff)\"""",
+    re.MULTILINE,
+)
+_DECISION_KEY = re.compile(
+    r"""["'](?:mode|actions?|final_answer)["']\s*:"""
+    r"|^[>#*_ \t-]*(?:action|final[ ]answer)[ \t\d*_]*:",
     re.IGNORECASE | re.MULTILINE,
 )
-_OPENING = re.compile(r"\s*(?:```[\w-]*\s|`)?\s*")
-_NAME = re.compile(r"([A-Za-z_][\w.-]*)`?[ \t]*")
-_BLANK = re.compile(r"[`*.\s]*")
-_NO_INPUT = re.compile(
-    r"[ \t]*(?:none|null)?[`*. \t]*(?:\n(?!\s*(?:```\w*\s*)?\{)|\Z)", re.IGNORECASE
-)
-_NEXT_CALL = re.compile(r"\s*[,;]\s*(?=[A-Za-z_][\w.-]*\()")
+
+
+class Parsed(NamedTuple):
+    """A reply that was read."""
+
+    decision: Decision
+    said: str
+    """What of its text belongs in the conversation: no reasoning, nothing made up."""
+    more: bool
+    """Whether text followed the decision, so that a cut behind it cost nothing."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +95,10 @@ class Protocol:
     id: str
     form: str | None
     """The form of an answer, for the prompt; None when tools are passed natively."""
-    read: Callable[[str], Decision]
-    """Turns the text of a reply without tool calls into a decision."""
+    read: Callable[[str], tuple[Decision, int]]
+    """Turns the text of a reply without tool calls into a decision; where it ends."""
+    write: Callable[[list[tuple[str, str]]], str]
+    """Turns calls, as names and JSON arguments, into the text of a reply."""
 
     def system_prompt(self, base: str, tools: Iterable[ToolSpec]) -> str:
         """``base`` with the tools and the form of an answer, where they are text."""
@@ -109,20 +132,28 @@ class Protocol:
         ]
         return entries or None
 
-    def parse(self, reply: ModelReply) -> Decision:
+    def parse(self, reply: ModelReply, *, called: bool = False) -> Parsed:
         """The decision in ``reply``; native tool calls win over its text.
 
-        Raises ParseError when the reply holds no decision.
+        ``called`` says that the model made native calls before: then plain text is
+        an answer in every protocol. Raises ParseError when the reply holds no decision.
         """
-        text = _THINKING.sub("", reply.text).strip()
+        text = _without_thinking(reply.text)
         if reply.tool_calls:
-            return Decision.act(
-                [_native_action(call) for call in reply.tool_calls],
-                rationale=text or None,
-            )
+            made_up = OBSERVATION.search(text)
+            said = text[: made_up.start()].strip() if made_up else text
+            actions = [_native_action(call) for call in reply.tool_calls]
+            return Parsed(Decision.act(actions, rationale=said or None), said, False)
         if not text:
             raise ParseError("the reply holds only thinking, expected a decision")
-        return self.read(text)
+        try:
+            decision, end = self.read(text)
+        except ParseError:
+            if not called or _DECISION_KEY.search(text):
+                raise
+            return Parsed(Decision.final(text), text, False)
+        end = after(_AFTER_CALL, text, end)
+        return Parsed(decision, text[:end].strip(), end < len(text))
 
 
 def resolve_protocol(name: str | None, llm: object = None) -> Protocol:
@@ -138,6 +169,15 @@ def resolve_protocol(name: str | None, llm: object = None) -> Protocol:
     return _PROTOCOLS[wanted]
 
 
+def _without_thinking(text: str) -> str:
+    """The text behind the reasoning that a reply begins with."""
+    lone = None if _THINKING.match(text) else _LONE_END.search(text)
+    end = lone.end() if lone else 0
+    while block := _THINKING.match(text, end):
+        end = block.end()
+    return text[end:].strip()
+
+
 def _schema(spec: ToolSpec) -> dict[str, Any]:
     """The JSON schema of a tool's arguments; the chat API wants its properties."""
     return {"type": "object", "properties": {}, **spec.arguments_schema()}
@@ -145,26 +185,27 @@ def _schema(spec: ToolSpec) -> dict[str, Any]:
 
 def _native_action(call: ToolCall) -> Action:
     name = call.name.replace("__dot__", ".")
-    return Action(name, _args(name, call.args), action_id=call.id)
+    return Action(name, args_of(name, call.args), action_id=call.id)
 
 
-def _args(name: str, value: object) -> dict[str, Any]:
-    """Arguments as an object: given as one, as its JSON text, or not at all."""
-    if isinstance(value, str):
-        try:
-            value = DECODER.decode(value.strip() or "{}")
-        except (ValueError, RecursionError) as error:
-            why = f"the arguments of {name!r} are not JSON: {error}"
-            raise ParseError(why) from None
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        kind = type(value).__name__
-        raise ParseError(f"the arguments of {name!r} are {kind}, expected an object")
-    return value
+def _read_native(text: str) -> tuple[Decision, int]:
+    """The text is the answer, unless it is a decision object, whole or broken."""
+    fenced = FENCED.fullmatch(text)
+    try:
+        value = DECODER.decode((fenced[1] if fenced else text).strip())
+    except (ValueError, RecursionError):
+        if _DECISION_OBJECT.search(text):
+            return _read_json(text)
+        return Decision.final(text), len(text)
+    # An answer may be an object of its own, also one with a mode.
+    mode = value.get("mode", "act") if isinstance(value, dict) else None
+    named = isinstance(mode, str) and mode.lower() in _MODES
+    if not named or value.keys().isdisjoint(("mode", "actions", "final_answer")):
+        return Decision.final(text), len(text)
+    return _json_decision(value), len(text)
 
 
-def _read_json(text: str) -> Decision:
+def _read_json(text: str) -> tuple[Decision, int]:
     """The first JSON object in the text that is a decision."""
     problem = 'no JSON object in the reply, expected {"mode": ...}'
     end, failed = 0, False
@@ -178,8 +219,8 @@ def _read_json(text: str) -> Decision:
         except (ValueError, RecursionError) as error:
             problem, failed = f"the reply is not valid JSON: {error}", True
             continue
-        if not value.keys().isdisjoint(("mode", "actions", "action", "final_answer")):
-            return _json_decision(value)
+        if not value.keys().isdisjoint(_DECISION_KEYS):
+            return _json_decision(value), end
         problem = f"a JSON object without 'mode', its keys are {list(value)!r:.200}"
     raise ParseError(problem)
 
@@ -206,18 +247,8 @@ def _json_act(value: dict[str, Any], rationale: str | None) -> Decision:
         items = [items]
     if not isinstance(items, list) or not items:
         raise ParseError("mode 'act' needs 'actions', a list with at least one action")
-    actions = [_json_action(item, f"actions[{i}]") for i, item in enumerate(items)]
+    actions = [json_action(item, f"actions[{i}]") for i, item in enumerate(items)]
     return Decision.act(actions, rationale=rationale)
-
-
-def _json_action(item: object, where: str) -> Action:
-    fields = item if isinstance(item, dict) else {}
-    names = (fields.get(key) for key in ("name", "tool", "action"))
-    name = next((n.strip() for n in names if isinstance(n, str) and n.strip()), None)
-    if name is None:
-        raise ParseError(f'{where} has no name, expected {{"name": ..., "args": ...}}')
-    given = (fields.get(key) for key in ("args", "arguments", "action_input"))
-    return Action(name, _args(name, next((g for g in given if g is not None), None)))
 
 
 def _json_final(value: dict[str, Any], rationale: str | None) -> Decision:
@@ -247,88 +278,22 @@ _MODES = MappingProxyType(
 )
 
 
-def _read_react(text: str) -> Decision:
-    """Labelled lines: actions, or a final answer that runs to the end."""
-    fenced = _FENCED.fullmatch(text)
-    text = fenced[1] if fenced else text
-    match = _LABEL.search(text)
-    thoughts = [text[: match.start()] if match else ""]
-    actions: list[Action] = []
-    while match:
-        label, end = match["label"].lower(), match.end()
-        if label == "final answer" and not actions:
-            return _react_final(text[end:].strip(), thoughts)
-        # What a model writes after its actions as if they had run is invented.
-        if actions and label in ("final answer", "observation"):
-            break
-        if label == "action":
-            found, end = _react_calls(text, end)
-            actions += found
-        following = _LABEL.search(text, end)
-        if label == "thought":
-            thoughts.append(text[end : following.start() if following else None])
-        match = following
-    if not actions:
-        raise ParseError("the reply holds neither 'Action:' nor 'Final Answer:'")
-    return Decision.act(actions, rationale=_joined(thoughts))
+def _write_lines(calls: list[tuple[str, str]]) -> str:
+    return "\n".join(f"Action: {name}({args})" for name, args in calls)
 
 
-def _react_final(answer: str, thoughts: list[str]) -> Decision:
-    if not answer:
-        raise ParseError("nothing follows 'Final Answer:'")
-    return Decision.final(answer, rationale=_joined(thoughts))
-
-
-def _joined(thoughts: list[str]) -> str | None:
-    return "\n".join(filter(None, map(str.strip, thoughts))) or None
-
-
-def _react_calls(text: str, start: int) -> tuple[list[Action], int]:
-    """The calls after one 'Action:' label, and where they end."""
-    action, end = _react_call(text, start)
-    actions = [action]
-    while following := _NEXT_CALL.match(text, end):
-        action, end = _react_call(text, following.end())
-        actions.append(action)
-    return actions, end
-
-
-def _react_call(text: str, start: int) -> tuple[Action, int]:
-    """One call: ``name(...)``, a name with an Action Input, or a JSON action."""
-    start = _after(_OPENING, text, start)
-    if text.startswith("{", start):
-        value, end = object_at(text, start, "the action")
-        return _json_action(value, "the action"), end
-    named = _NAME.match(text, start)
-    if named is None:
-        raise ParseError("no tool name after 'Action:', expected tool(key=1)")
-    name, end = named[1], named.end()
-    if text.startswith("(", end):
-        args, end = arguments_at(text, end, name)
-        return Action(name, args), end
-    label = _LABEL.search(text, end)
-    if label and label["label"].lower() == "action input":
-        if not _BLANK.fullmatch(text, end, label.start()):
-            raise unreadable(name, "other text follows the name")
-        end = label.end()
-    if _NO_INPUT.match(text, end):
-        return Action(name), end
-    args, end = object_at(text, _after(_OPENING, text, end), name)
-    return Action(name, args), end
-
-
-def _after(pattern: re.Pattern[str], text: str, start: int) -> int:
-    found = pattern.match(text, start)
-    return found.end() if found else start
+def _write_json(calls: list[tuple[str, str]]) -> str:
+    actions = ", ".join(f'{{"name": {dumps(n)}, "args": {args}}}' for n, args in calls)
+    return f'{{"mode": "act", "actions": [{actions}]}}' if calls else ""
 
 
 _PROTOCOLS = MappingProxyType(
     {
         protocol.id: protocol
         for protocol in (
-            Protocol("json_decision_v1", _JSON_FORM, _read_json),
-            Protocol("native_tool_call_v1", None, Decision.final),
-            Protocol(_DEFAULT, _REACT_FORM, _read_react),
+            Protocol("json_decision_v1", _JSON_FORM, _read_json, _write_json),
+            Protocol("native_tool_call_v1", None, _read_native, _write_lines),
+            Protocol(_DEFAULT, _REACT_FORM, read_react, _write_lines),
         )
     }
 )

@@ -6,15 +6,14 @@ import logging
 import uuid
 from typing import Any
 
-from ..core._foreign import guarded, outcome
-from ..core._json import to_json_value
+from ..core._foreign import error_text, guarded
 from ..core.errors import ErrorCategory
 from .hooks import listeners
 from .states import RuntimeEvent, RuntimePhase, StepRecord
 
-__all__ = ["Recording", "error_text"]
+__all__ = ["LOG", "Recording", "error_text"]
 
-_LOG = logging.getLogger(__name__)
+LOG = logging.getLogger("qitos_min")
 
 
 class Recording:
@@ -66,7 +65,7 @@ class Recording:
     def note(self, stage: str, text: str) -> None:
         """Record what went wrong beside the run; after its END only the log is left."""
         if self.ended:
-            _LOG.warning("%s: %s: %s", self.run_id, stage, text)
+            LOG.warning("%s: %s: %s", self.run_id, stage, text)
         else:
             category = ErrorCategory.SYSTEM.value
             self.emit(RuntimePhase.RECOVER, error=text, stage=stage, category=category)
@@ -105,9 +104,3 @@ class Recording:
         self.keep("trace", "write_step", self.run_id, record)
         self.keep("checkpoints", "save", self, record)
         self.tell("on_step_end", record, self.state, self.engine)
-
-
-def error_text(error: BaseException) -> str:
-    """What an exception says, even if its own text raises, as JSON can hold it."""
-    text, _ = outcome(str, error)
-    return to_json_value(text) or type(error).__name__

@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..core._json import to_json_value
+from ..core._json import dumps, to_json_value
 from ..core.errors import ErrorCategory, QitosRuntimeError
 
-__all__ = ["EmptyReplyError", "ModelError", "ModelReply", "ParseError", "ToolCall", "read_reply"]
+__all__ = [
+    "CutReplyError",
+    "EmptyReplyError",
+    "ModelError",
+    "ModelReply",
+    "ParseError",
+    "ServerError",
+    "ToolCall",
+    "read_reply",
+    "response_of",
+    "server_error",
+    "usage_of",
+]
+
+# Reasons for the end of a reply other than that the model was done, of OpenAI,
+# Anthropic, Gemini, DeepSeek, Mistral, OpenRouter and vLLM.
+_CUT = re.compile(
+    "length|max_|filter|safety|recitation|blocklist|prohibited|spii|sensitive"
+    "|error|abort|malformed|incomplete|insufficient|exceeded",
+    re.IGNORECASE,
+)
+_PASSING = re.compile(
+    r"rate.?limit|too.?many|resource.?exhausted|overloaded|unavailable|timeout"
+    r"|(?:server|internal|api).?error",
+    re.IGNORECASE,
+)
+_TEXT_PARTS = (None, "text", "output_text")
 
 
 class ModelError(QitosRuntimeError):
@@ -21,6 +48,13 @@ class ModelError(QitosRuntimeError):
 
 class EmptyReplyError(ModelError):
     """The model answered with nothing; asking again may help."""
+
+
+class CutReplyError(ModelError):
+    """The reply ended before the model was done; its finish reason says why."""
+
+    def __init__(self, finish: str) -> None:
+        super().__init__(f"the model's reply is not whole (finish_reason {finish!r:.80})")
 
 
 class ParseError(QitosRuntimeError):
@@ -40,6 +74,15 @@ class ToolCall(NamedTuple):
     """The arguments, or the JSON text the model sent for them."""
 
 
+class ServerError(NamedTuple):
+    """The error in a body, whatever status the body came with."""
+
+    message: str
+    status: int | None
+    passing: bool
+    """Whether asking again may help."""
+
+
 @dataclass(frozen=True)
 class ModelReply:
     """What a model answered, detached from the value it came in."""
@@ -50,82 +93,205 @@ class ModelReply:
     """Tokens as ``input_tokens``, ``output_tokens``, ``total_tokens``; 0 if unknown."""
     raw: dict[str, Any]
     """The whole answer as strict JSON values."""
+    cut: str | None = None
+    """The finish reason of a reply that ended before the model was done."""
+
+
+def response_of(value: object) -> dict[str, Any]:
+    """What a model returned as strict JSON values; text becomes ``{"content": text}``.
+
+    Raises EmptyReplyError for None and ModelError for what is neither text nor an object.
+    """
+    if isinstance(value, str):
+        value = {"content": value}
+    if isinstance(value, Mapping) or hasattr(value, "model_dump"):
+        raw = to_json_value(value)
+        if isinstance(raw, dict):
+            return raw
+    kind = EmptyReplyError if value is None else ModelError
+    raise kind(
+        f"the model returned {type(value).__name__}, "
+        "expected text or a chat response as a dict"
+    )
 
 
 def read_reply(value: object) -> ModelReply:
     """What a model returned: text, a chat response or one message of it.
 
-    Raises ModelError for any other value and for an empty reply, ParseError for a
-    tool call without a name.
+    Raises ModelError for any other value, EmptyReplyError for an empty reply,
+    CutReplyError for one that ended before it said anything, ParseError for a tool
+    call without a name.
     """
-    if isinstance(value, str):
-        value = {"content": value}
-    if not isinstance(value, Mapping):
-        raise ModelError(
-            f"the model returned {type(value).__name__}, "
-            "expected text or a chat response as a dict"
-        )
-    raw: dict[str, Any] = to_json_value(value)
+    raw = response_of(value)
     message, finish = _message_in(raw)
-    text = _text_in(message.get("content"))
-    calls = tuple(_tool_calls_in(message.get("tool_calls")))
+    content = message.get("content")
+    text = _text_in(content)
+    calls = tuple(_tool_calls_in(_calls_of(message, content)))
+    cut = finish if isinstance(finish, str) and _CUT.search(finish) else None
     if not calls and not text.strip():
+        if cut:
+            raise CutReplyError(cut)
         refusal = message.get("refusal")
         why = f"refusal {refusal!r:.200}" if refusal else f"finish_reason {finish!r}"
         raise EmptyReplyError(f"the model's reply is empty ({why})")
-    return ModelReply(text, calls, _usage_in(raw.get("usage")), raw)
+    return ModelReply(text, calls, usage_of(raw), raw, cut)
 
 
 def _message_in(raw: dict[str, Any]) -> tuple[dict[str, Any], object]:
-    """The message and its finish reason."""
+    """The message and its finish reason; an error is raised as what it is."""
     if "choices" not in raw:
-        if "content" in raw or "tool_calls" in raw:
-            return raw, None
+        inner = raw.get("message")
+        found = inner if isinstance(inner, dict) else raw
+        if not found.keys().isdisjoint(("content", "tool_calls", "function_call")):
+            return found, _finish(found) or _finish(raw)
+        _raise_error(raw)
         raise ModelError(
             f"the model returned a dict with the keys {list(raw)!r:.200}, "
             "expected 'choices' or 'content'"
         )
-    choices = raw["choices"]
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
-        raise ModelError("the chat response has no choices[0].message")
-    return choice["message"], choice.get("finish_reason")
+    choices = _objects(raw["choices"])
+    pairs = [(_message_of(choice), choice) for choice in choices]
+    messages = [(said, choice) for said, choice in pairs if said]
+    if not messages:
+        for holder in (raw, *choices):
+            _raise_error(holder)
+        raise EmptyReplyError("the chat response has no choices[0].message")
+    # Some gateways put the text and the calls of one reply in two choices.
+    message, choice = max(messages, key=lambda pair: _weight(pair[0]))
+    if not _weight(message):
+        for holder in (raw, choice):
+            _raise_error(holder)
+    return message, _finish(choice) or _finish(raw)
+
+
+def _message_of(choice: dict[str, Any]) -> dict[str, Any] | None:
+    """The message of a choice: whole, a stream's, or only its text."""
+    for name in ("message", "delta"):
+        if isinstance(choice.get(name), dict):
+            return choice[name]  # type: ignore[no-any-return]
+    text = choice.get("text")
+    return {"content": text} if isinstance(text, str) else None
+
+
+def _weight(message: dict[str, Any]) -> int:
+    """How much a message says: calls, text or nothing."""
+    content = message.get("content")
+    calls = _calls_of(message, content)
+    return 2 if calls else 1 if _text_in(content).strip() else 0
+
+
+def _finish(value: dict[str, Any]) -> object:
+    names = ("finish_reason", "stop_reason", "done_reason")
+    return next((value[name] for name in names if value.get(name)), None)
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    """The objects in a list, or the one that stands where a list is expected."""
+    items = value if isinstance(value, list) else [value]
+    return [item for item in items if isinstance(item, dict)]
 
 
 def _text_in(content: object) -> str:
     """A message's content: text, or a list of parts of which the text ones count."""
-    if content is None or isinstance(content, str):
+    if isinstance(content, str) or content is None:
         return content or ""
-    if not isinstance(content, list):
-        kind = type(content).__name__
-        raise ModelError(f"the reply's content is {kind}, expected text")
-    texts = [part.get("text") for part in content if isinstance(part, dict)]
+    part = isinstance(content, dict) and isinstance(content.get("text"), str)
+    if not part and not isinstance(content, list):
+        # A gateway decoded the text: an answer of 42, or a decision.
+        return dumps(content)
+    parts = content if isinstance(content, list) else [content]
+    texts = (
+        part.get("text")
+        if isinstance(part, dict) and part.get("type") in _TEXT_PARTS
+        else part
+        for part in parts
+    )
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def _tool_calls_in(calls: object) -> Iterable[ToolCall]:
+def _calls_of(message: dict[str, Any], content: object) -> list[Any]:
+    """The calls of a message, in the current form, the older one or as parts."""
+    calls = message.get("tool_calls")
+    if isinstance(calls, dict):
+        return [calls]
+    if isinstance(calls, list) and calls:
+        return calls
+    older = message.get("function_call")
+    if isinstance(older, dict) and older:
+        return [older]
+    parts = content if isinstance(content, list) else []
+    return [part for part in _objects(parts) if part.get("type") == "tool_use"]
+
+
+def _tool_calls_in(calls: list[Any]) -> Iterator[ToolCall]:
     seen: set[object] = {None, ""}
-    for index, call in enumerate(calls if isinstance(calls, list) else ()):
+    for index, call in enumerate(calls):
         call = call if isinstance(call, dict) else {}
-        entry = call.get("function", call)
-        name = entry.get("name") if isinstance(entry, dict) else None
-        if not isinstance(name, str) or not name.strip():
+        inner = call.get("function")
+        entry = inner if isinstance(inner, dict) else call
+        name = entry.get("name")
+        # Templates of some servers leave a control token behind the name.
+        name = name.split("<|")[0].strip() if isinstance(name, str) else ""
+        if not name:
             raise ParseError(f"tool_calls[{index}] has no function name")
         given = call.get("id")
         own = given if isinstance(given, str) and given not in seen else None
         seen.add(own)
-        args = entry.get("arguments")
-        yield ToolCall(own, name.strip(), "" if args is None else args)
+        names = ("arguments", "args", "input", "parameters")
+        args = next((entry[key] for key in names if entry.get(key) is not None), "")
+        yield ToolCall(own, name, args)
 
 
-def _usage_in(usage: object) -> dict[str, int]:
-    counts = usage if isinstance(usage, dict) else {}
+def usage_of(raw: dict[str, Any]) -> dict[str, int]:
+    """The tokens that a response names, 0 where it names none."""
+    places: Iterable[Any] = (raw.get("usage"), *_usages(raw), raw)
+    counts = next((p for p in places if isinstance(p, dict) and p), {})
 
     def count(*names: str) -> int:
-        values = (counts.get(name) for name in names)
-        return next((v for v in values if type(v) is int and v > 0), 0)
+        return next(filter(None, (_count(counts.get(name)) for name in names)), 0)
 
-    sent = count("prompt_tokens", "input_tokens")
-    received = count("completion_tokens", "output_tokens")
+    sent = count("prompt_tokens", "input_tokens", "prompt_eval_count")
+    received = count("completion_tokens", "output_tokens", "eval_count")
     total = count("total_tokens") or sent + received
     return {"input_tokens": sent, "output_tokens": received, "total_tokens": total}
+
+
+def _usages(raw: dict[str, Any]) -> list[Any]:
+    """Where gateways put the usage besides its own place."""
+    places = [*_objects(raw.get("choices")), *_objects(raw.get("x_groq"))]
+    return [place.get("usage") for place in places]
+
+
+def _count(value: object) -> int:
+    """A positive whole number, also as text or float; else 0."""
+    if isinstance(value, str) and re.fullmatch("[0-9]{1,15}", value.strip()):
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and value > 0 else 0
+
+
+def server_error(body: dict[str, Any]) -> ServerError | None:
+    """The error that a body holds although it came as a success, if it holds one."""
+    error = body.get("error")
+    if not error and body.get("object") == "error":
+        error = body
+    fields = error if isinstance(error, dict) else {"message": error}
+    if not any(fields.values()):
+        return None
+    said = fields.get("message")
+    message = said if isinstance(said, str) and said else dumps(error)
+    named = [fields.get(name) for name in ("code", "status", "status_code", "type")]
+    numbers = [n for n in map(_count, named) if 100 <= n < 600]
+    if numbers:
+        status = numbers[0]
+        return ServerError(message, status, status in (408, 429) or status >= 500)
+    words = " ".join(word for word in named if isinstance(word, str))
+    return ServerError(message, None, bool(_PASSING.search(words)))
+
+
+def _raise_error(holder: dict[str, Any]) -> None:
+    found = server_error(holder)
+    if found is not None:
+        kind = EmptyReplyError if found.passing else ModelError
+        raise kind(f"the model answered with an error: {found.message:.300}")

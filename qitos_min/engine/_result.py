@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..core._json import dumps, to_json_value
-from ..core.errors import StopReason
+from ..core._shorten import summary
+from ..core.errors import ErrorCategory, QitosRuntimeError, StopReason
 from ..core.task import Task, TaskResult
 from ._traces import critic_traces, handoff_traces
 from .cancellation import CancelMode, CancelToken
@@ -50,7 +51,23 @@ class EngineResult:
     critic_traces: list[CriticTrace] = field(default_factory=list)
     handoff_traces: list[HandoffTrace] = field(default_factory=list)
     failure: dict[str, Any] | None = None
-    """category, phase, step_id, type and message of what ended the run."""
+    """category, phase, step_id, type, message and traceback of what ended the run."""
+
+    def __repr__(self) -> str:
+        return summary(
+            self,
+            run_id=self.run_id,
+            steps=self.step_count,
+            final_result=to_json_value(self.final_result),
+            failure=self.failure and self.failure.get("type"),
+        )
+
+    def raise_for_failure(self) -> None:
+        """Raise a ``QitosRuntimeError`` if the run failed; it names the place."""
+        if self.failure is None:
+            return
+        told = "{type}: {message} (in {phase} of step {step_id})".format_map(self.failure)
+        raise QitosRuntimeError(told, ErrorCategory(self.failure["category"]))
 
     def cancel(self, mode: CancelMode | str = CancelMode.IMMEDIATE) -> bool:
         """Return False: the run is over, so there is nothing left to cancel.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from ..core._foreign import guarded
+from ..core._foreign import described, error_text, guarded, traced
 from ..core._json import to_json_value
+from ..core._threads import RunThreads
 from ..core.agent_spec import AgentSpec
 from ..core.decision import Decision
 from ..core.errors import (
@@ -19,16 +19,17 @@ from ..core.errors import (
 )
 from ..core.history import HistoryMessage
 from ..core.state import StateSchema
-from ..core.task import Task, TaskBudget
+from ..core.task import Task
 from ..core.tool_registry import ToolRegistry
+from ._budget import Budgeted
 from ._handoff_runtime import filtered, handed_over
-from ._recording import Recording, error_text
+from ._recording import LOG
 from .cancellation import CancelMode, CancelToken
 from .hooks import HookContext
 from .recovery import RecoveryDecision, asked, category_of
-from .states import RuntimeBudget, RuntimePhase, StepRecord
+from .states import RuntimePhase, StepRecord
 
-__all__ = ["Run", "Seat", "error_text"]
+__all__ = ["Run", "Seat"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,18 +52,17 @@ class Seat:
     """Step id at which its own step limit ends the run."""
 
 
-class Run(Recording):
+class Run(Budgeted):
     """The mutable part of one ``Engine.run``; the engine itself stays as it is."""
 
     def __init__(self, engine: Any, task: str | Task, state: Any, token: CancelToken) -> None:
-        super().__init__(engine, state)
+        super().__init__(engine, task, state)
         self.task = task
         self.task_text = task.objective if isinstance(task, Task) else task
         self.token = token
-        self.budget = effective_budget(engine.budget, task)
-        self.started = time.monotonic()
         self.messages: list[HistoryMessage] = []
-        self.total_tokens = 0
+        self.said = False
+        """Whether a message of this run is in the conversation."""
         self.stop_reason: StopReason | None = None
         self.failure: dict[str, Any] | None = None
         self.phase = RuntimePhase.INIT
@@ -73,7 +73,8 @@ class Run(Recording):
         """Who handed the run on since the last step in which something was done."""
         self.opened: list[ToolRegistry] = []
         """Registries whose toolsets were set up."""
-        self.closers: list[Callable[[], Any]] = []
+        self.threads = RunThreads(token, self.time_left)
+        self.closers: list[Callable[[], Any]] = [self.threads.close]
         """What is to be called at the end, last first."""
         # Nobody reads the conversation of a lone agent that decides by itself.
         self.talks = (
@@ -113,6 +114,7 @@ class Run(Recording):
             "state": self.state,
             "step_id": self.step_id,
             "task": self.task,
+            "threads": self.threads,
         }
 
     @property
@@ -134,29 +136,16 @@ class Run(Recording):
             self.stop_reason = self.exhausted()
         return self.stop_reason is not None
 
-    def exhausted(self) -> StopReason | None:
-        """The limit that is used up, if any."""
-        steps, budget = len(self.records), self.budget
-        limits = (
-            (StopReason.BUDGET_STEPS, steps, budget.max_steps),
-            (StopReason.BUDGET_STEPS, steps, self.seat.last_step),
-            (StopReason.MAX_STEPS, steps, own_limit(self.state)),
-            (StopReason.BUDGET_TIME, self.elapsed(), budget.max_runtime_seconds),
-            (StopReason.BUDGET_TOKENS, self.total_tokens, budget.max_tokens),
-        )
-        for reason, used, most in limits:
-            if most is not None and used >= most:
-                return reason
-        return None
-
-    def elapsed(self) -> float:
-        """Seconds since the run began."""
-        return time.monotonic() - self.started
-
     # Agents and their conversation
 
     def say(self, role: str, content: str, **metadata: Any) -> None:
-        """Add a message to the conversation, and to the caller's history."""
+        """Add a message to the conversation, and to the caller's history.
+
+        The first one names the task, which a shared history would not tell otherwise.
+        """
+        if not self.said:
+            metadata["task"] = self.task_text
+            self.said = True
         message = HistoryMessage(role, content, self.step_id, metadata)
         self.messages.append(message)
         if self.engine.history is not None:
@@ -220,8 +209,12 @@ class Run(Recording):
             return
         self.opened.append(seat.source)
         context = self.tool_context(seat)
-        self.closers.append(lambda: seat.registry.teardown(context))
-        self.foreign(ErrorCategory.TOOL, seat.registry.setup, context)
+        if not seat.source.list_toolsets():
+            return
+        # Where the tools work: what a toolset opens may belong to a thread.
+        do, tools = self.threads.do, seat.registry
+        self.closers.append(lambda: do(tools.teardown, context))
+        self.foreign(ErrorCategory.TOOL, do, tools.setup, context)
 
     def foreign(self, category: ErrorCategory, work: Callable[..., Any], *args: Any) -> Any:
         """Call a part of the run; what it raises says that it belongs to a category."""
@@ -299,12 +292,21 @@ class Run(Recording):
             note=to_json_value(answer.note),
         )
         if not recovered and self.failure is None:
-            kind = type(error).__name__
-            info = RuntimeErrorInfo(category, self.phase.value, self.step_id, kind, text)
-            self.failure = info.to_dict()
             if self.stop_reason is None:
                 self.stop_reason = answer.stop_reason or StopReason.UNRECOVERABLE_ERROR
+            self._keep_failure(error, category)
         self.hook("on_recover", error)
+
+    def _keep_failure(self, error: BaseException, category: ErrorCategory) -> None:
+        """Keep what ends the run, and log it, once."""
+        phase, step_id, kind = self.phase.value, self.step_id, type(error).__name__
+        info = RuntimeErrorInfo(
+            category, phase, step_id, kind, error_text(error), traced(error)
+        )
+        self.failure = info.to_dict()
+        words = (self.run_id, phase, step_id, described(error))
+        # A program's own handlers and filters may raise; the run is not theirs.
+        guarded(lambda: LOG.error("%s failed in %s of step %d: %s", *words, exc_info=error))
 
     # The end
 
@@ -317,6 +319,7 @@ class Run(Recording):
     def interrupted(self) -> None:
         """Record that the user ends the run."""
         self.stop_reason = StopReason.INTERRUPT
+        self.token.cancel()  # Tools that were left behind may look at it.
         self.emit(RuntimePhase.INTERRUPT, error="KeyboardInterrupt")
 
     def end(self) -> None:
@@ -328,22 +331,3 @@ class Run(Recording):
                 self.note("state_error", error_text(error))
         self.phase = RuntimePhase.END
         self.emit(RuntimePhase.END, stop_reason=reason.value)
-
-
-def effective_budget(budget: RuntimeBudget, task: str | Task) -> RuntimeBudget:
-    """The engine's budget with what a task overrides, in a copy."""
-    own = task.budget if isinstance(task, Task) else None
-    if not isinstance(own, TaskBudget):
-        return replace(budget)
-    names = ("max_steps", "max_runtime_seconds", "max_tokens")
-    given = {name: getattr(own, name) for name in names}
-    return replace(budget, **{k: v for k, v in given.items() if v is not None})
-
-
-def own_limit(state: Any) -> int | None:
-    """The step limit that a state sets itself.
-
-    ``StateSchema``'s default says nothing: a larger budget would be cut to it.
-    """
-    limit = getattr(state, "max_steps", None)
-    return limit if isinstance(limit, int) and limit != 10 else None

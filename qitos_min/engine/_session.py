@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..core._foreign import outcome
+from ..core._foreign import error_text, outcome
 from ..core._json import to_json_value
+from ..core._shorten import summary
 from ..core.errors import ErrorCategory, QitosRuntimeError, StopReason
 from ..core.state import StateSchema
 from ..core.task import Task
-from ._recording import error_text
 from ._result import EngineResult, result_of
 from ._run import Run
 from ._stages import run_step
@@ -37,6 +37,11 @@ class EngineSession:
         self._started = False
         self.result: EngineResult | None = None
         """The result, once the run is over."""
+
+    def __repr__(self) -> str:
+        run = self._run
+        over = self.result is not None
+        return summary(self, run_id=run.run_id, steps=len(run.records), over=over)
 
     def run(self) -> EngineResult:
         """Take all the steps that are left and return the result."""
@@ -101,7 +106,7 @@ class EngineSession:
         specs = [s.to_dict() for s in engine.tool_registry.export_permissions()]
         error = None
         if run.trace is not None:
-            _, error = outcome(lambda: run.trace.start(run.run_id, config, specs))
+            _, error = outcome(self._start_trace, config, specs)
         if error is not None:
             run.trace = None
         if engine.checkpoint_store is not None:
@@ -116,6 +121,15 @@ class EngineSession:
             raise error  # Only now, so that INIT comes first in any case.
         if error is not None:
             run.note("trace_error", f"trace stopped: {error_text(error)}")
+
+    def _start_trace(self, config: dict[str, Any], specs: list[dict[str, Any]]) -> None:
+        """Begin the trace with what a resumed run did before."""
+        run = self._run
+        run.trace.start(run.run_id, config, specs)
+        for event in run.events:
+            run.trace.write_event(run.run_id, event)
+        for record in run.records:
+            run.trace.write_step(run.run_id, record)
 
     def _init_payload(
         self, config: dict[str, Any], specs: list[dict[str, Any]]

@@ -13,6 +13,7 @@ from ..core.decision import Decision
 from ..core.errors import ErrorCategory, QitosRuntimeError, StopReason
 from ..core.state import StateSchema
 from ..core.tool_result import ToolResult
+from ._conversation import recorded_calls
 from ._run import Run
 from ._verdicts import check_stop, critique
 from .action_executor import ActionExecutor, tool_invocation
@@ -57,12 +58,12 @@ def _decide(run: Run) -> bool:
     run.emit(RuntimePhase.DECIDE, stage="start")
     record = run.record
     record.decision_source = "agent"
-    decision = run.seat.agent.decide(run.state, run.observation)
+    decision, said = run.seat.agent.decide(run.state, run.observation), None
     if decision is None:
         from ._model_call import decide_with_model  # Runs without a model need none.
 
         record.decision_source = "model"
-        decision = decide_with_model(run)
+        decision, said = decide_with_model(run)
     run.instruction_patch = run.modified_prompt = None
     decision = run.decision = _checked(decision)
     record.decision = kept = _recorded(decision, record.step_id)
@@ -75,8 +76,8 @@ def _decide(run: Run) -> bool:
         actions=[action.to_dict() for action in kept.actions],
         final_answer=detach_json(kept.final_answer),
     )
-    if run.talks and record.decision_source == "agent":
-        run.say("assistant", _spoken(kept))
+    if run.talks:
+        _say_decision(run, kept, said)
     if kept.mode == "handoff":
         run.hand_off(kept.target)
     return kept.mode in ("wait", "handoff")
@@ -122,20 +123,24 @@ def _checked(decision: Any) -> Decision:
 
 
 def _recorded(decision: Decision, step_id: int) -> Decision:
-    """A snapshot in plain values, with an id for each action."""
+    """A snapshot in plain values, with an id of its own for each action."""
+    ids: list[str] = []
+    for index, action in enumerate(decision.actions):
+        own = action.action_id or f"call_{step_id}_{index}"
+        ids.append(own if own not in ids else f"{own}_{index}")
     actions = [
         Action(
             action.name,
             to_json_value(action.args),
             action.kind,
-            action.action_id or f"call_{step_id}_{index}",
+            own,
             action.timeout_s,
             action.max_retries,
             action.idempotent,
             action.classification,
             to_json_value(action.metadata),
         )
-        for index, action in enumerate(decision.actions)
+        for own, action in zip(ids, decision.actions)
     ]
     return Decision(
         decision.mode,
@@ -145,6 +150,15 @@ def _recorded(decision: Decision, step_id: int) -> Decision:
         to_json_value(decision.meta),
         target=decision.target,
     )
+
+
+def _say_decision(run: Run, decision: Decision, said: str | None) -> None:
+    """Add what was decided, in the model's own words if it was the model."""
+    calls: dict[str, Any] = {}
+    if decision.actions:
+        native = run.record.native_tool_call_used
+        calls = {"tool_calls": recorded_calls(decision.actions), "native": native}
+    run.say("assistant", _spoken(decision) if said is None else said, **calls)
 
 
 def _spoken(decision: Decision) -> str:
@@ -214,7 +228,7 @@ def _say_results(run: Run, results: list[ToolResult]) -> None:
 
 
 def _seen(result: ToolResult) -> Any:
-    """What agents and critics see of a result: its output, or what failed."""
+    """What agents and critics see of a result: its output; of a failure that too."""
     if result.is_success:
         return result.output
     return {
@@ -222,6 +236,7 @@ def _seen(result: ToolResult) -> Any:
         "status": result.status,
         "error": result.error,
         "error_code": result.error_code,
+        "output": result.output,
     }
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from ..core._foreign import guarded
+from ..core._foreign import error_text, guarded
 from ..core._json import to_json_value
 from ..core.errors import ErrorCategory, QitosRuntimeError, StopReason
 from ..core.state import StateSchema
-from ._run import Run, error_text
+from ._run import Run
 from .critic import critic_name
 from .critic_result import CriticResult
 from .states import RuntimePhase
@@ -76,20 +76,17 @@ def _retry(run: Run, verdict: CriticResult) -> None:
 
 def _patch_state(state: Any, patch: dict[str, Any]) -> None:
     """Set existing fields only, and take them back if the state is then invalid."""
-    known = {f.name for f in fields(state)} & set(patch) if is_dataclass(state) else set()
-    old = {name: getattr(state, name) for name in known}
-
-    def apply() -> None:
-        for name in known:
+    known = {f.name for f in fields(state)} if is_dataclass(state) else set()
+    old = {name: getattr(state, name) for name in known & patch.keys()}
+    try:
+        for name in old:
             setattr(state, name, _copied(patch[name]))
         if isinstance(state, StateSchema):
             state.validate()
-
-    _, error = guarded(apply)
-    if error is not None:
+    except BaseException:
         for name, value in old.items():
             setattr(state, name, value)
-        raise error
+        raise
 
 
 def _copied(value: Any) -> Any:
@@ -154,10 +151,8 @@ def _criterion_to_stop(run: Run) -> tuple[StopReason | None, Any]:
     }
     for criterion in run.engine.stop_criteria:
         answer = criterion.should_stop(run.state, run.step_id + 1, runtime_info=info)
-        if isinstance(answer, tuple):
-            answer, reason, detail = (*answer, None, None)[:3]
-        else:
-            reason = detail = None
+        given = answer if isinstance(answer, tuple) else (answer,)
+        answer, reason, detail = (*given, None, None)[:3]
         if answer:
             source = type(criterion).__name__
             return _stop_reason(reason or StopReason.AGENT_CONDITION, source), detail

@@ -8,12 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..core._foreign import guarded, outcome
-from ..core._tool_call import call_tool, is_cancelled, may_ask
+from ..core._execution import is_cancelled
+from ..core._foreign import AT_WORK, guarded, outcome
+from ..core._threads import RunThreads
+from ..core._tool_call import call_tool, may_ask
 from ..core.action import Action, ActionExecutionPolicy
 from ..core.errors import ErrorCategory
 from ..core.tool_registry import ToolRegistry
 from ..core.tool_result import ToolResult
+from .cancellation import CancelToken
 
 __all__ = [
     "ActionBatch",
@@ -45,11 +48,13 @@ class _Batch:
     raised: list[BaseException] = field(default_factory=list)
     stopped: bool = False
     """Whether a call failed after which none is to follow."""
+    late: bool = False
+    """Whether the time of the run was used up during a call."""
 
     @property
     def is_over(self) -> bool:
         """Whether no further call is to be started."""
-        return self.stopped or is_cancelled(self.context)
+        return self.stopped or self.late or is_cancelled(self.context)
 
 
 class ActionExecutor:
@@ -72,20 +77,25 @@ class ActionExecutor:
     ) -> ActionBatch:
         """Run each action and return one result per action.
 
-        Actions that may run together do so in daemon threads; every other action
-        waits for those before it and runs alone, in the calling thread. When the
-        context's ``cancel_token`` says ``immediate``, no further action is started.
-        Only ``KeyboardInterrupt`` is raised.
+        Actions that may run together do so; every other action waits for those
+        before it and runs alone. With the context's ``threads``, as in a run, tools
+        work in these, so that one that hangs can be left behind; with a ``CancelToken``
+        and no threads, in threads of this batch. Checks and approvals are in the
+        calling thread, and without a token so is a lone call altogether. When
+        the context's ``cancel_token`` says ``immediate``, or the time of the run is used
+        up during a call, no further action is started. Only ``KeyboardInterrupt`` is
+        raised.
         """
-        batch = _Batch(list(actions), runtime_context or {})
-        segments = self._segments(batch)
-        for segment in segments:
-            if batch.is_over:
-                break
-            if len(segment) == 1:
-                self._run(segment[0], batch)
-            else:
-                self._run_together(segment, batch)
+        context = dict(runtime_context or {})
+        own = None
+        if context.get("threads") is None and isinstance(context.get("cancel_token"), CancelToken):
+            own = context["threads"] = RunThreads(context["cancel_token"])
+        batch = _Batch(list(actions), context)
+        try:
+            segments = self._run_all(batch)
+        finally:
+            if own is not None:
+                own.close()
         # A copy first: a worker that an interrupt left behind may still add to it.
         done = dict(batch.results)
         results = [
@@ -100,6 +110,18 @@ class ActionExecutor:
             "completion_order": list(done),
         }
         return ActionBatch(results, execution)
+
+    def _run_all(self, batch: _Batch) -> list[list[int]]:
+        """Run the segments in turn; returns them all."""
+        segments = self._segments(batch)
+        for segment in segments:
+            if batch.is_over:
+                break
+            if len(segment) == 1:
+                self._run(segment[0], batch)
+            else:
+                self._run_together(segment, batch)
+        return segments
 
     def _segments(self, batch: _Batch) -> list[list[int]]:
         """The positions of the actions; those in one list may run together."""
@@ -128,8 +150,14 @@ class ActionExecutor:
         )
 
     def _run(self, place: int, batch: _Batch) -> None:
-        result = call_tool(self.tool_registry, batch.actions[place], batch.context)
+        threads = batch.context.get("threads")
+        mark = AT_WORK.set(threads.caller if threads is not None else AT_WORK.get())
+        try:
+            result = call_tool(self.tool_registry, batch.actions[place], batch.context)
+        finally:
+            AT_WORK.reset(mark)
         batch.results[place] = result
+        batch.late = batch.late or result.error_code == "budget_time"
         if self.policy.fail_fast and not result.is_success:
             batch.stopped = True
 
@@ -161,14 +189,20 @@ class ActionExecutor:
         started = [thread for thread in threads if guarded(thread.start)[1] is None]
         if not started:  # The system has no thread to spare.
             work()
-        for thread in started:
-            thread.join()
+        try:
+            for thread in started:
+                thread.join()
+        except BaseException:  # After Ctrl-C nothing more is to begin.
+            batch.stopped = True
+            raise
         if batch.raised:
             raise batch.raised[0]
 
     def _cancelled(self, action: Action, batch: _Batch) -> ToolResult:
         code, cause = "batch_stopped", "an earlier call of the batch did not succeed"
-        if not batch.stopped:
+        if batch.late:
+            code, cause = "budget_time", "the time of the run was used up"
+        elif not batch.stopped:
             code, cause = "run_cancelled", "the run was cancelled"
         return ToolResult.execution_error(
             code=code,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from enum import Enum
 
 __all__ = ["CancelMode", "CancelToken"]
@@ -12,7 +13,7 @@ class CancelMode(str, Enum):
     """When a cancelled run stops."""
 
     IMMEDIATE = "immediate"
-    """Before the next stage, or the next tool call of a serial batch."""
+    """Before the next stage or tool call; a tool at work is left behind."""
     AFTER_STEP = "after_step"
     """When the step under way is complete."""
 
@@ -21,7 +22,10 @@ class CancelToken:
     """A request to stop; the stronger of two requests counts."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # Of the kind that a handler of signals may take while this thread has it.
+        self._lock = threading.RLock()
+        self.watched: set[Callable[[], None]] = set()
+        """What is called when ``immediate`` is asked for, by the thread that asks."""
         self._mode: CancelMode | None = None
 
     @property
@@ -39,3 +43,6 @@ class CancelToken:
         with self._lock:
             if self._mode is not CancelMode.IMMEDIATE:
                 self._mode = wanted
+        if wanted is CancelMode.IMMEDIATE:
+            for wake in list(self.watched):
+                wake()

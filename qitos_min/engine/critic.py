@@ -16,7 +16,7 @@ class Critic:
         """Return a ``CriticResult`` or a mapping of its fields.
 
         ``results`` are the outputs of the step's tool calls, in order; a call
-        that failed is a dict with tool_name, status, error and error_code.
+        that failed is a dict with tool_name, status, error, error_code and output.
         """
         return CriticResult()
 

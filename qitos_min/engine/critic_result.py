@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from ..core._json import to_json_value
+from ..core._contract import Record
 
 __all__ = ["CriticResult"]
 
@@ -14,7 +14,7 @@ _ACTIONS = ("continue", "stop", "retry")
 
 
 @dataclass
-class CriticResult:
+class CriticResult(Record):
     """A verdict: go on, stop the run, or try the step again."""
 
     action: str = "continue"
@@ -58,16 +58,6 @@ class CriticResult:
         if not isinstance(result.state_patch, (Mapping, type(None))):
             kind = type(result.state_patch).__name__
             raise ValueError(f"state_patch must be a mapping of fields, got {kind}")
-        return cls(
-            word,
-            "" if result.reason is None else result.reason,
-            result.score,
-            {} if result.details is None else result.details,
-            result.modified_prompt,
-            result.instruction_patch,
-            result.state_patch,
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The seven fields as strict JSON, detached."""
-        return to_json_value(self)
+        reason = "" if result.reason is None else result.reason
+        details = {} if result.details is None else result.details
+        return replace(result, action=word, reason=reason, details=details)

@@ -6,10 +6,19 @@ from dataclasses import replace
 from typing import Any
 
 from ..core._limits import check_count
+from ..core._shorten import brief, summary
 from ..core.action import ActionExecutionPolicy
 from ..core.agent_spec import AgentRegistry, AgentSpec
 from ..core.task import Task, check_limits
 from ..core.tool_registry import ToolRegistry
+from ._parts import (
+    checked_agent,
+    checked_hook,
+    checked_list,
+    checked_parser,
+    checked_part,
+    first,
+)
 from ._protocols import Protocol, resolve_protocol
 from ._result import EngineResult, StepSummary
 from ._run import Run, Seat
@@ -21,8 +30,6 @@ from .states import ContextConfig, EngineConfig, RuntimeBudget, RuntimeEvent
 from .stop_criteria import FinalResultCriteria
 
 __all__ = ["Engine", "EngineResult", "StepSummary"]
-
-_AGENT_METHODS = ("init_state", "decide", "reduce", "should_stop")
 
 
 class Engine:
@@ -65,8 +72,8 @@ class Engine:
         auto_approve: bool = False,
         runtime: Any = None,
     ) -> None:
-        self.agent = _checked_agent(agent)
-        tool_registry = _first(tool_registry, agent, "tool_registry", ToolRegistry())
+        self.agent = checked_agent(agent)
+        tool_registry = first(tool_registry, agent, "tool_registry", ToolRegistry())
         for argument, value, kind in (
             ("tool_registry", tool_registry, ToolRegistry),
             ("budget", budget, RuntimeBudget),
@@ -83,25 +90,27 @@ class Engine:
         self.tool_registry = tool_registry
         self.budget = RuntimeBudget() if budget is None else budget
         check_limits(self.budget)
-        self.critics = _checked_parts("critics", critics, "evaluate")
+        self.critics = checked_list("critics", critics, "evaluate")
         if stop_criteria is None:
             stop_criteria = [FinalResultCriteria()]
-        self.stop_criteria = _checked_parts("stop_criteria", stop_criteria, "should_stop")
+        self.stop_criteria = checked_list("stop_criteria", stop_criteria, "should_stop")
         self.agent_registry = agent_registry
-        self.env = env
-        self.hooks = _checked_parts("hooks", hooks)
+        self.env = checked_part("env", env)
+        self.hooks = checked_list("hooks", hooks)
         check_count(delegate_depth, "delegate_depth", least=0)
         self.delegate_depth = delegate_depth
         self.shared_memory = shared_memory
         self.protocol = protocol
-        self.parser = _first(parser, agent, "model_parser")
-        self.history = _first(history, agent, "history")
-        self.checkpoint_store = _first(checkpoint_store, runtime, "checkpoint_store")
-        self.tracing_provider = tracing_provider
-        self.trace_writer = trace_writer
-        self.recovery_policy = recovery_policy
+        self.parser = checked_parser(first(parser, agent, "model_parser"))
+        self.history = checked_part("history", first(history, agent, "history"))
+        self.checkpoint_store = checked_part(
+            "checkpoint_store", first(checkpoint_store, runtime, "checkpoint_store")
+        )
+        self.tracing_provider = checked_part("tracing_provider", tracing_provider)
+        self.trace_writer = checked_part("trace_writer", trace_writer)
+        self.recovery_policy = checked_part("recovery_policy", recovery_policy)
         self.context_config = context_config or ContextConfig()
-        self.action_policy = _first(
+        self.action_policy = first(
             action_execution_policy, runtime, "action_execution_policy", ActionExecutionPolicy()
         )
         self.approval_callback = approval_callback
@@ -111,14 +120,24 @@ class Engine:
         self.last_result: EngineResult | None = None
         """Result of the latest run, also of one that Ctrl-C ended."""
         self._token = CancelToken()
+        self.parent: Run | None = None
         self._entry_protocol = self._protocol_of(agent, getattr(agent, "llm", None))
+
+    def __repr__(self) -> str:
+        return summary(
+            self,
+            agent=agent_name(self.agent),
+            tools=len(self.tool_registry),
+            max_steps=self.budget.max_steps,
+        )
 
     def run(self, task: str | Task, **state_kwargs: Any) -> EngineResult:
         """Run a task and return the result, whatever happens on the way.
 
         ``state_kwargs`` go to the agent's ``init_state``; what that raises is
         raised here, for nothing has started yet. After that only
-        ``KeyboardInterrupt`` comes out, with the result on ``last_result``.
+        ``KeyboardInterrupt`` comes out, with the result on ``last_result``. A run that
+        fails is logged once, at ERROR on the logger ``qitos_min``, with its traceback.
         """
         return self.session(task, **state_kwargs).run()
 
@@ -138,8 +157,14 @@ class Engine:
         """
         from ._checkpoint import restore  # Runs without a store need none.
 
-        if self.checkpoint_store is None:
+        store = self.checkpoint_store
+        if store is None:
             raise ValueError("resume needs an engine with a checkpoint_store")
+        runs = list(store.list_runs()) if hasattr(store, "list_runs") else [run_id]
+        if run_id not in runs:
+            others = f"{len(runs) - 10} others and " if len(runs) > 10 else ""
+            held = others + (", ".join(map(brief, runs[-10:])) or "none")
+            raise KeyError(f"no run {brief(run_id)} in {store!r}, which has {held}")
         run = restore(self, run_id, state_kwargs)
         return EngineSession(self, run, resumed=True).run()
 
@@ -147,9 +172,12 @@ class Engine:
         """Stop the run under way, or the next one if there is none; any thread may."""
         self._token.cancel(mode)
 
-    def follow(self, token: CancelToken) -> None:
-        """Be cancelled by the token of another run, within which this one runs."""
-        self._token = token
+    def follow(self, token: CancelToken, parent: Run | None = None) -> None:
+        """Be cancelled by the token of another run, within which this one runs.
+
+        The tokens used here are charged to a ``parent`` too, and end with its own.
+        """
+        self._token, self.parent = token, parent
 
     def take_token(self) -> CancelToken:
         """Return the token of a run that begins."""
@@ -167,7 +195,7 @@ class Engine:
 
     def register_hook(self, hook: Any) -> None:
         """Add a hook for runs that begin later."""
-        self.hooks.append(hook)
+        self.hooks.append(checked_hook("hook", hook))
 
     def unregister_hook(self, hook: Any) -> None:
         """Remove a hook; one that is not there is a ``ValueError``."""
@@ -229,9 +257,9 @@ class Engine:
             last_step = first_step + spec.max_steps_override
         if known is not None:
             return replace(known, last_step=last_step)
-        agent = _checked_agent(spec.agent)
-        source = _first(spec.tools_override, agent, "tool_registry", ToolRegistry())
-        llm = _first(spec.model_override, agent, "llm")
+        agent = checked_agent(spec.agent)
+        source = first(spec.tools_override, agent, "tool_registry", ToolRegistry())
+        llm = first(spec.model_override, agent, "llm")
         return Seat(
             name=spec.name,
             agent=agent,
@@ -241,7 +269,7 @@ class Engine:
             llm=llm,
             protocol=self._protocol_of(agent, llm),
             env=self.env if spec.shared_env else None,
-            shared_memory=_first(spec.shared_memory, self, "shared_memory"),
+            shared_memory=first(spec.shared_memory, self, "shared_memory"),
             last_step=last_step,
         )
 
@@ -254,12 +282,12 @@ class Engine:
         return tools
 
     def _protocol_of(self, agent: Any, llm: Any) -> Protocol | None:
-        chosen = _first(self.protocol, agent, "model_protocol")
+        chosen = first(self.protocol, agent, "model_protocol")
         if chosen is None and llm is None:
             return None
         if isinstance(chosen, str) or chosen is None:
             return resolve_protocol(chosen, llm)
-        return chosen
+        return checked_part("protocol", chosen)
 
 
 class _EventSink:
@@ -285,31 +313,3 @@ def model_id(llm: Any) -> str:
         if isinstance(value, str) and value:
             return value
     return ""
-
-
-def _checked_agent(agent: Any) -> Any:
-    lacking = [name for name in _AGENT_METHODS if not callable(getattr(agent, name, None))]
-    if lacking or isinstance(agent, type):
-        what = "a class" if isinstance(agent, type) else type(agent).__name__
-        raise TypeError(f"agent must be an AgentModule, got {what}")
-    return agent
-
-
-def _first(given: Any, source: Any, name: str, default: Any = None) -> Any:
-    """What was given, else what a source has under a name, else the default."""
-    found = getattr(source, name, None) if given is None else given
-    return default if found is None else found
-
-
-def _checked_parts(argument: str, parts: Any, method: str | None = None) -> list[Any]:
-    if parts is None:
-        return []
-    if not isinstance(parts, (list, tuple)):
-        raise TypeError(f"{argument} must be a list, got {type(parts).__name__}")
-    for index, part in enumerate(parts):
-        what = "a class" if isinstance(part, type) else type(part).__name__
-        if isinstance(part, type):
-            raise TypeError(f"{argument}[{index}] must be an instance, got {what}")
-        if method is not None and not callable(getattr(part, method, None)):
-            raise TypeError(f"{argument}[{index}] has no {method}() method, got {what}")
-    return list(parts)

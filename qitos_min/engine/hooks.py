@@ -54,41 +54,19 @@ class EngineHook:
     def on_step_end(self, record: StepRecord, state: Any, engine: Any) -> None:
         """A step is over and its record complete."""
 
-    def on_before_step(self, ctx: HookContext, engine: Any) -> None:
-        """A step begins."""
-
-    def on_after_step(self, ctx: HookContext, engine: Any) -> None:
-        """A step is over."""
-
-    def on_before_decide(self, ctx: HookContext, engine: Any) -> None:
-        """The agent is about to decide."""
-
-    def on_after_decide(self, ctx: HookContext, engine: Any) -> None:
-        """The agent has decided."""
-
-    def on_before_act(self, ctx: HookContext, engine: Any) -> None:
-        """The tools are about to run."""
-
-    def on_after_act(self, ctx: HookContext, engine: Any) -> None:
-        """The tools have run."""
-
-    def on_before_reduce(self, ctx: HookContext, engine: Any) -> None:
-        """The state is about to take the step in."""
-
-    def on_after_reduce(self, ctx: HookContext, engine: Any) -> None:
-        """The state has taken the step in."""
-
-    def on_before_critic(self, ctx: HookContext, engine: Any) -> None:
-        """The critics are about to look."""
-
-    def on_after_critic(self, ctx: HookContext, engine: Any) -> None:
-        """The critics have looked."""
-
-    def on_before_check_stop(self, ctx: HookContext, engine: Any) -> None:
-        """The run is about to ask whether to stop."""
-
-    def on_after_check_stop(self, ctx: HookContext, engine: Any) -> None:
-        """The run knows whether to stop."""
+    # Each stage of a step, before and after: ``ctx`` is the moment.
+    def on_before_step(self, ctx: HookContext, engine: Any) -> None: ...
+    def on_after_step(self, ctx: HookContext, engine: Any) -> None: ...
+    def on_before_decide(self, ctx: HookContext, engine: Any) -> None: ...
+    def on_after_decide(self, ctx: HookContext, engine: Any) -> None: ...
+    def on_before_act(self, ctx: HookContext, engine: Any) -> None: ...
+    def on_after_act(self, ctx: HookContext, engine: Any) -> None: ...
+    def on_before_reduce(self, ctx: HookContext, engine: Any) -> None: ...
+    def on_after_reduce(self, ctx: HookContext, engine: Any) -> None: ...
+    def on_before_critic(self, ctx: HookContext, engine: Any) -> None: ...
+    def on_after_critic(self, ctx: HookContext, engine: Any) -> None: ...
+    def on_before_check_stop(self, ctx: HookContext, engine: Any) -> None: ...
+    def on_after_check_stop(self, ctx: HookContext, engine: Any) -> None: ...
 
     def on_recover(self, ctx: HookContext, engine: Any) -> None:
         """Something failed; ``ctx.error`` says what."""

@@ -7,8 +7,8 @@ from datetime import datetime, timezone
 from enum import Enum
 from typing import Any
 
-from ..core import _json
-from ..core._json import to_json_value
+from ..core._contract import Record
+from ..core._json import critic_traces, handoff_traces, to_json_value
 from ..core.decision import Decision
 
 __all__ = [
@@ -50,30 +50,22 @@ class RuntimePhase(str, Enum):
 
 
 @dataclass
-class RuntimeBudget:
+class RuntimeBudget(Record):
     """Limits of a run; None is no limit."""
 
     max_steps: int | None = 10
     max_runtime_seconds: float | None = None
     max_tokens: int | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """The three fields."""
-        return to_json_value(self)
-
 
 @dataclass
-class ContextConfig:
+class ContextConfig(Record):
     """How much a model call holds."""
 
     max_history_rounds: int | None = None
     """Rounds of earlier steps in a model call; None is all of them."""
     max_result_chars: int = 4000
     """Characters of one tool result in the conversation."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The two fields."""
-        return to_json_value(self)
 
 
 def utc_now() -> str:
@@ -82,7 +74,7 @@ def utc_now() -> str:
 
 
 @dataclass
-class RuntimeEvent:
+class RuntimeEvent(Record):
     """One thing that happened."""
 
     step_id: int
@@ -92,13 +84,9 @@ class RuntimeEvent:
     error: str | None = None
     ts: str = field(default_factory=utc_now)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The six fields as strict JSON, detached."""
-        return to_json_value(self)
-
 
 @dataclass
-class StepRecord:
+class StepRecord(Record):
     """What one step saw, decided and did; its values are snapshots."""
 
     step_id: int
@@ -108,7 +96,7 @@ class StepRecord:
     model_response: dict[str, Any] = field(default_factory=dict)
     actions: list[Any] = field(default_factory=list)
     action_results: list[Any] = field(default_factory=list)
-    """Outputs in the order of the actions; a failed call is a dict with error."""
+    """Outputs in the order of the actions; a failed call is a dict with error and output."""
     tool_invocations: list[dict[str, Any]] = field(default_factory=list)
     action_execution: dict[str, Any] = field(default_factory=dict)
     critic_outputs: list[dict[str, Any]] = field(default_factory=list)
@@ -138,10 +126,6 @@ class StepRecord:
     model_input_modalities: list[str] = field(default_factory=list)
     model_input_visual_count: int = 0
 
-    def to_dict(self) -> dict[str, Any]:
-        """Every field as strict JSON, detached."""
-        return to_json_value(self)
-
     def to_row(self) -> dict[str, Any]:
         """Every field but the events, which are kept apart, for writing as JSON.
 
@@ -155,7 +139,7 @@ class StepRecord:
 
 
 @dataclass
-class StepResult:
+class StepResult(Record):
     """What ``engine.session(task)`` yields for each step."""
 
     step_id: int
@@ -168,23 +152,24 @@ class StepResult:
     error: str | None = None
     recovered: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
-        """Every field as strict JSON, detached."""
-        return to_json_value(self)
 
+class _Exported(Record):
+    """A record that is read back from the dict it wrote."""
 
-def _from_dict(cls: type, payload: dict[str, Any]) -> Any:
-    """Build a record from a copy of its dict, refusing what does not fit."""
-    if not isinstance(payload, dict):
-        raise ValueError(f"{cls.__name__} needs a dict, got {type(payload).__name__}")
-    known = {f.name: f for f in fields(cls)}
-    unknown = sorted(set(payload) - set(known), key=str)
-    if unknown:
-        raise ValueError(f"unknown field {unknown[0]!r} of {cls.__name__}")
-    for name, f in known.items():
-        if name not in payload and f.default is MISSING and f.default_factory is MISSING:
-            raise ValueError(f"field {name!r} of {cls.__name__} is missing")
-    return cls(**to_json_value(payload))
+    @classmethod
+    def from_dict(cls, payload: dict[str, Any]) -> Any:
+        """The record of a copy of a dict; what does not fit is a ``ValueError``."""
+        name = cls.__name__
+        if not isinstance(payload, dict):
+            raise ValueError(f"{name} needs a dict, got {type(payload).__name__}")
+        known = {f.name: f.default is f.default_factory is MISSING for f in fields(cls)}
+        unknown = sorted(payload.keys() - known.keys(), key=str)
+        if unknown:
+            raise ValueError(f"unknown field {unknown[0]!r} of {name}")
+        for key, is_required in known.items():
+            if is_required and key not in payload:
+                raise ValueError(f"field {key!r} of {name} is missing")
+        return cls(**to_json_value(payload))
 
 
 # The traces are built by position in the guides and by people's own code, so
@@ -192,7 +177,7 @@ def _from_dict(cls: type, payload: dict[str, Any]) -> Any:
 
 
 @dataclass
-class CriticTrace:
+class CriticTrace(_Exported):
     """One critic's verdict on one step."""
 
     step_id: int
@@ -207,18 +192,13 @@ class CriticTrace:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields by the payload's rules, without empty details and patches."""
-        row = _json.critic_traces([self])[0]
+        row = critic_traces([self])[0]
         empty = {"details": {}, "instruction_patch": None, "state_patch": None}
         return {k: v for k, v in row.items() if k not in empty or v != empty[k]}
 
-    @classmethod
-    def from_dict(cls, payload: dict[str, Any]) -> CriticTrace:
-        """Return the trace of a dict; an unknown key is a ``ValueError``."""
-        return _from_dict(cls, payload)
-
 
 @dataclass
-class HandoffTrace:
+class HandoffTrace(_Exported):
     """One handoff from agent to agent."""
 
     step_id: int
@@ -231,16 +211,11 @@ class HandoffTrace:
 
     def to_dict(self) -> dict[str, Any]:
         """The five fields by the payload's rules."""
-        return _json.handoff_traces([self])[0]
-
-    @classmethod
-    def from_dict(cls, payload: dict[str, Any]) -> HandoffTrace:
-        """Return the trace of a dict; an unknown key is a ``ValueError``."""
-        return _from_dict(cls, payload)
+        return handoff_traces([self])[0]
 
 
 @dataclass(frozen=True)
-class EngineConfig:
+class EngineConfig(_Exported):
     """An engine as it was configured, for people and tools that compare runs."""
 
     agent_name: str = ""
@@ -257,12 +232,3 @@ class EngineConfig:
     has_shared_memory: bool = False
     has_env: bool = False
     tool_count: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """The 14 fields as strict JSON, detached."""
-        return to_json_value(self)
-
-    @classmethod
-    def from_dict(cls, payload: dict[str, Any]) -> EngineConfig:
-        """Return the configuration of a dict; an unknown key is a ``ValueError``."""
-        return _from_dict(cls, payload)

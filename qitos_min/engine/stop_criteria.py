@@ -17,15 +17,14 @@ __all__ = [
     "StopCriteria",
 ]
 
-Verdict = tuple[bool, "StopReason | None", "str | None"]
+Info = dict[str, Any] | None
+Verdict = tuple[bool, StopReason | None, str | None]
 
 
 class StopCriteria:
     """Asked after each step; the first that says so ends the run."""
 
-    def should_stop(
-        self, state: Any, step_count: int, runtime_info: dict[str, Any] | None = None
-    ) -> Verdict:
+    def should_stop(self, state: Any, step_count: int, runtime_info: Info = None) -> Verdict:
         """Return (stop?, reason, detail).
 
         ``step_count`` is the number of finished steps; ``runtime_info`` has
@@ -39,9 +38,7 @@ class StopCriteria:
 class FinalResultCriteria(StopCriteria):
     """Stops when the state holds a final result."""
 
-    def should_stop(
-        self, state: Any, step_count: int, runtime_info: dict[str, Any] | None = None
-    ) -> Verdict:
+    def should_stop(self, state: Any, step_count: int, runtime_info: Info = None) -> Verdict:
         found = getattr(state, "final_result", None) is not None
         return found, StopReason.FINAL if found else None, None
 
@@ -52,9 +49,7 @@ class MaxStepsCriteria(StopCriteria):
     def __init__(self, max_steps: int) -> None:
         self.max_steps = max_steps
 
-    def should_stop(
-        self, state: Any, step_count: int, runtime_info: dict[str, Any] | None = None
-    ) -> Verdict:
+    def should_stop(self, state: Any, step_count: int, runtime_info: Info = None) -> Verdict:
         if step_count < self.max_steps:
             return False, None, None
         return True, StopReason.MAX_STEPS, f"{step_count} of {self.max_steps} steps"
@@ -68,9 +63,7 @@ class _LimitCriteria(StopCriteria):
         self._key = key
         self._reason = reason
 
-    def should_stop(
-        self, state: Any, step_count: int, runtime_info: dict[str, Any] | None = None
-    ) -> Verdict:
+    def should_stop(self, state: Any, step_count: int, runtime_info: Info = None) -> Verdict:
         used = (runtime_info or {}).get(self._key, 0)
         if used < self._limit:
             return False, None, None
@@ -100,19 +93,14 @@ class StagnationCriteria(StopCriteria):
     """
 
     def __init__(
-        self,
-        max_stagnant_steps: int = 3,
-        signature_fn: Callable[[Any], Any] | None = None,
+        self, max_stagnant_steps: int = 3, signature_fn: Callable[[Any], Any] | None = None
     ) -> None:
         self.max_stagnant_steps = max_stagnant_steps
         self._signature_fn = signature_fn or _state_signature
         self._last: Any = None
-        self._step = 0
-        self._same = 0
+        self._step = self._same = 0
 
-    def should_stop(
-        self, state: Any, step_count: int, runtime_info: dict[str, Any] | None = None
-    ) -> Verdict:
+    def should_stop(self, state: Any, step_count: int, runtime_info: Info = None) -> Verdict:
         signature = self._signature_fn(state)
         unchanged = step_count > self._step > 0 and signature == self._last
         self._same = self._same + 1 if unchanged else 0

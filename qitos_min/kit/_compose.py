@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ __all__ = ["Composition", "compose"]
 
 
 @dataclass(frozen=True)
-class Composition:
+class Composition(AbstractContextManager["Composition"]):
     """An agent with all that its run needs; a context manager that closes itself."""
 
     agent: AgentModule
@@ -30,9 +30,6 @@ class Composition:
     runtime: RuntimeComposition
     engine: Engine
     _held: ExitStack
-
-    def __enter__(self) -> Composition:
-        return self
 
     def __exit__(self, *failure: object) -> None:
         self.close()

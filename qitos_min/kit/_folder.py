@@ -2,7 +2,8 @@
 
 Links and ``..`` are followed before a path is compared with the folder, and paths are
 never compared as text. A write goes to a new file beside the old one, looks once more
-at what is to be replaced, and renames. If a parent folder becomes a link between these
+at what is to be replaced, and renames; these two under a lock that all writers of the
+file's real folder share, in whatever object, process or spelling. If a parent folder becomes a link between these
 two, the new file is not beside the path any more and the rename fails.
 """
 
@@ -14,8 +15,11 @@ import shutil
 import stat
 import threading
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from ._lock import lock_of
 
 __all__ = [
     "FileRefusal",
@@ -90,7 +94,7 @@ class Folder:
                 f"workspace root {os.fspath(root)!r} is not an existing folder"
             )
         self._protect = protect
-        self._lock = threading.Lock()
+        self._mine = threading.local()
 
     def find(self, name: str | os.PathLike[str]) -> Path:
         """The real path behind ``name``, which need not exist."""
@@ -133,6 +137,25 @@ class Folder:
         """
         return self.read_bytes(name).decode("utf-8")
 
+    @contextmanager
+    def locked(self, name: str | os.PathLike[str]) -> Iterator[None]:
+        """Keep other writers away from the folder of a file, if there is one.
+
+        The thread that is inside may enter again. Raises ``TimeoutError`` when others
+        stay for 10 s. Programs that take no lock, such as commands, are not kept away.
+        """
+        folder = self.find(name).parent
+        mine = vars(self._mine).setdefault("folders", set())
+        if folder in mine or not folder.is_dir():
+            yield
+            return
+        with lock_of(folder):
+            mine.add(folder)
+            try:
+                yield
+            finally:
+                mine.discard(folder)
+
     def write_bytes(
         self,
         name: str | os.PathLike[str],
@@ -155,7 +178,7 @@ class Folder:
         temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
         try:
             write_new(temporary, data, path if before else None)
-            with self._lock:
+            with self.locked(name):
                 if self.find(name) != path or (
                     expected is not None and read_regular(path) != expected
                 ):

@@ -8,6 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..core._shorten import summary
 from ..core.artifact import ArtifactContractError, ArtifactRef
 from ._folder import read_regular
 
@@ -45,6 +46,9 @@ class FileArtifactStore:
         self.root = Path(root)
         self.max_artifact_bytes = max_artifact_bytes
 
+    def __repr__(self) -> str:
+        return summary(self, str(self.root))
+
     def put(self, ref: ArtifactRef, body: bytes) -> ArtifactRef:
         """Stores ``body`` and returns ``ref``; storing it again changes nothing.
 
@@ -65,10 +69,7 @@ class FileArtifactStore:
             # Windows lets nobody replace a file while another thread has it open, but
             # then that thread has stored the same body.
             if not self._holds(ref):
-                raise ArtifactContractError(
-                    "artifact_store_unavailable",
-                    f"artifact {ref.artifact_id} cannot be stored, {_reason(error)}",
-                ) from error
+                raise _refused(ref, *_unavailable("stored", error)) from error
         return ref
 
     def resolve(self, ref: ArtifactRef) -> ResolvedArtifact:
@@ -84,16 +85,11 @@ class FileArtifactStore:
             body = self._read(ref)
         except FileNotFoundError:
             if ref.required:
-                raise ArtifactContractError(
-                    "missing_required_artifact",
-                    f"artifact {ref.artifact_id} is not in the store",
-                ) from None
+                what = "is not in the store"
+                raise _refused(ref, "missing_required_artifact", what) from None
             return ResolvedArtifact(ref, None)
         except OSError as error:
-            raise ArtifactContractError(
-                "artifact_store_unavailable",
-                f"artifact {ref.artifact_id} cannot be read, {_reason(error)}",
-            ) from error
+            raise _refused(ref, *_unavailable("read", error)) from error
         _verify(ref, body)
         return ResolvedArtifact(ref, body)
 
@@ -114,16 +110,11 @@ class FileArtifactStore:
             raise TypeError(f"ref must be an ArtifactRef, got {kind}")
         size = ref.byte_length if size is None else size
         if ref.resolver_key != self.resolver_key:
-            raise ArtifactContractError(
-                "invalid_artifact_reference",
-                f"artifact {ref.artifact_id} belongs to a store of another kind",
-            )
+            what = "belongs to a store of another kind"
+            raise _refused(ref, "invalid_artifact_reference", what)
         if size > self.max_artifact_bytes:
-            raise ArtifactContractError(
-                "artifact_store_limit",
-                f"artifact {ref.artifact_id} has {size} bytes, "
-                f"more than {self.max_artifact_bytes}",
-            )
+            what = f"has {size} bytes, more than {self.max_artifact_bytes}"
+            raise _refused(ref, "artifact_store_limit", what)
 
     def _path(self, ref: ArtifactRef) -> Path:
         return self.root / ref.sha256[:2] / ref.sha256
@@ -160,12 +151,15 @@ def _is_body(ref: ArtifactRef, body: bytes) -> bool:
 
 def _verify(ref: ArtifactRef, body: bytes) -> None:
     if not _is_body(ref, body):
-        raise ArtifactContractError(
-            "artifact_integrity_mismatch",
-            f"the body of artifact {ref.artifact_id} has another length or digest",
-        )
+        what = "has a body of another length or digest"
+        raise _refused(ref, "artifact_integrity_mismatch", what)
 
 
-def _reason(error: OSError) -> str:
+def _unavailable(done: str, error: OSError) -> tuple[str, str]:
     # The whole text of the error would name a path of the host.
-    return error.strerror or type(error).__name__
+    reason = error.strerror or type(error).__name__
+    return "artifact_store_unavailable", f"cannot be {done}, {reason}"
+
+
+def _refused(ref: ArtifactRef, code: str, what: str) -> ArtifactContractError:
+    return ArtifactContractError(code, f"artifact {ref.artifact_id} {what}")

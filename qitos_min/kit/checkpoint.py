@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core._json import dumps
+from ..core._shorten import summary
 
 __all__ = ["FileCheckpointStore", "MemoryCheckpointStore"]
 
@@ -17,6 +18,9 @@ class MemoryCheckpointStore:
 
     def __init__(self) -> None:
         self._lines: dict[str, list[str]] = {}
+
+    def __repr__(self) -> str:
+        return summary(self, runs=len(self._lines))
 
     def append(self, run_id: str, entry: dict[str, Any]) -> None:
         """Add the next entry of a run: its beginning first, then its steps."""
@@ -42,6 +46,9 @@ class FileCheckpointStore:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
+
+    def __repr__(self) -> str:
+        return summary(self, str(self.folder))
 
     def append(self, run_id: str, entry: dict[str, Any]) -> None:
         """Add the next entry of a run: its beginning first, then its steps."""

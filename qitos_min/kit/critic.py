@@ -9,7 +9,7 @@ from ..engine.critic_result import CriticResult
 
 __all__ = ["PassThroughCritic", "ScoreCritic", "SelfReflectionCritic"]
 
-_FAILURE_KEYS = {"tool_name", "status", "error", "error_code"}
+_FAILURE_KEYS = {"tool_name", "status", "error", "error_code", "output"}
 
 
 class PassThroughCritic(Critic):

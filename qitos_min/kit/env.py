@@ -15,13 +15,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ..core._shorten import shortened
 from ..core.env import Env, EnvObservation, EnvStepResult
 from ._folder import Folder
 
 __all__ = ["HostEnv", "Processes", "WorkspaceEnv", "entry_of"]
 
 _MAX_OUTPUT = 1_000_000
-"""Characters of each output stream that are kept of one command."""
+"""Characters of each output stream that are kept of one command, from both its ends."""
 _MAX_WRITTEN = 100_000_000
 """Bytes of each output stream after which a command is killed."""
 
@@ -62,7 +63,7 @@ class Processes:
             )
         result: dict[str, Any] = {"status": "success", "command": command}
         # No pipes: a child that outlives its shell would keep them open.
-        with _output_file() as out, _output_file() as err:
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             process = self._start(command, out, err)
             try:
                 fault = _wait(process, timeout, (out, err))
@@ -76,7 +77,9 @@ class Processes:
                     self._running.discard(process)
             result["returncode"] = process.returncode
             texts = [_read_output(stream) for stream in (out, err)]
-        result["stdout"], result["stderr"] = (text[:_MAX_OUTPUT] for text in texts)
+        result["stdout"], result["stderr"] = (
+            shortened(text, _MAX_OUTPUT) for text in texts
+        )
         result["truncated"] = any(len(text) > _MAX_OUTPUT for text in texts)
         return result
 
@@ -103,13 +106,17 @@ class Processes:
         return process
 
 
-def _output_file() -> Any:
-    return tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
-
-
 def _read_output(stream: Any) -> str:
+    """What a command wrote; of very much only the ends, longer than what is kept."""
+    most = 4 * _MAX_OUTPUT  # bytes: no character of UTF-8 has more than four
+    size = stream.seek(0, os.SEEK_END)
     stream.seek(0)
-    return stream.read(_MAX_OUTPUT + 1)
+    data = stream.read(2 * most if size <= 2 * most else most)
+    if size > 2 * most:
+        stream.seek(-most, os.SEEK_END)
+        data += stream.read(most)
+    text: str = data.decode("utf-8", "replace")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _wait(

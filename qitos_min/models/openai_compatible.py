@@ -17,7 +17,9 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 from ..core._json import dumps
-from ..engine._replies import ModelError
+from ..core._limits import VERSION
+from ..engine._replies import ModelError, server_error
+from ._stream import is_stream, response_from_events
 
 __all__ = ["OpenAICompatibleModel"]
 
@@ -101,6 +103,7 @@ class OpenAICompatibleModel:
             with self._send(body, self.timeout_s) as response:
                 data = _read(response, deadline, _MAX_REPLY)
                 kind = response.headers.get("Content-Type") or "none"
+                wait_s = _retry_after(response.headers.get("Retry-After"))
         except HTTPError as error:
             with error:
                 return self._refused(error, deadline)
@@ -108,24 +111,32 @@ class OpenAICompatibleModel:
             return self._unreachable(error)
         if data is None:
             return _Failure(f"the reply of {self._url} exceeds {_MAX_REPLY} bytes")
-        return self._decoded(data, kind)
+        outcome = self._decoded(data, kind)
+        if isinstance(outcome, _Failure) and outcome.retry:
+            return outcome._replace(wait_s=wait_s)
+        return outcome
 
     def _decoded(self, data: bytes, kind: str) -> dict[str, Any] | _Failure:
         """The response in a body that arrived whole."""
+        streamed = is_stream(data, kind)
         try:
-            response = json.loads(data)
+            response = response_from_events(data) if streamed else json.loads(data)
         except (ValueError, RecursionError) as error:
             wrong_kind = f"its content type is {self._said(kind)!r}"
-            why = error if "json" in kind else wrong_kind
+            why = error if "json" in kind or streamed else wrong_kind
             start = self._said(data.decode("utf-8", "replace"))
             text = f"the reply of {self._url} is not JSON: {why}"
             return _Failure(f"{text}, it starts with {start!r}")
+        if streamed and response is None:
+            return _Failure(f"the stream of {self._url} broke off", retry=True)
         if not isinstance(response, dict):
-            found = type(response).__name__
-            return _Failure(f"the reply of {self._url} is {found}, expected an object")
-        if response.get("error") and "choices" not in response:
-            said = self._said(_server_message(data))
-            return _Failure(f"{self._url} answered with an error: {said}")
+            kind = type(response).__name__
+            return _Failure(f"the reply of {self._url} is {kind}, expected an object")
+        found = None if response.get("choices") else server_error(response)
+        if found is not None:
+            status = f" {found.status}" if found.status else ""
+            said = f"{self._url} answered with an error{status}: {self._said(found.message)}"
+            return _Failure(said, retry=found.passing)
         return response
 
     def _refused(self, error: HTTPError, deadline: float) -> _Failure:
@@ -189,7 +200,9 @@ def _keyed(
     opener = build_opener(*handlers)
 
     def send(body: bytes, timeout_s: float) -> HTTPResponse:
-        request = Request(url, body, {"Content-Type": "application/json"})
+        agent = f"qitos-min/{VERSION}"
+        headers = {"Content-Type": "application/json", "User-Agent": agent}
+        request = Request(url, body, headers)
         if key:
             request.add_unredirected_header("Authorization", f"Bearer {key}")
         response: HTTPResponse = opener.open(request, timeout=timeout_s)

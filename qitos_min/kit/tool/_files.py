@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -85,10 +86,14 @@ def edit_result(
     A refusal keeps its code if ``codes`` holds it, else it is ``file_edit_failed``.
     """
     try:
-        data = files.read_bytes(name)
-        require_digest(data, request.expected_sha256)
-        edited, count = edit_bytes(data, request.old, request.new, request.replace_all)
-        files.write_bytes(name, edited, expected=data)
+        # Environments of others may have no lock; the check on writing stays to them.
+        with getattr(files, "locked", nullcontext)(name):
+            data = files.read_bytes(name)
+            require_digest(data, request.expected_sha256)
+            edited, count = edit_bytes(
+                data, request.old, request.new, request.replace_all
+            )
+            files.write_bytes(name, edited, expected=data)
     except (FileRefusal, OSError) as error:
         return refusal_result(error, "edit", name, codes)
     return ToolResult(

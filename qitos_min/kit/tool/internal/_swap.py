@@ -78,12 +78,8 @@ class _Step:
         self._target = folder / file.name
         self._new = folder / f".{tag}.new"
         self._old = folder / f".{tag}.old"
+        self.kept_in = self._old.name if file.replaces else None
         self._inode: int | None = None
-
-    @property
-    def kept_in(self) -> str | None:
-        """Name of the file with the old content."""
-        return self._old.name if self.file.replaces else None
 
     def stage(self) -> None:
         """Write the new file beside its place, and keep the old one."""
@@ -105,17 +101,12 @@ class _Step:
     def undo(self) -> bool:
         """Put the old file back if the new one is in its place; False if that fails."""
         try:
-            if self._target.lstat().st_ino != self._inode:
-                return True
-        except FileNotFoundError:
-            return True
-        except OSError:
-            return False
-        try:
-            if self.file.replaces:
-                os.replace(self._old, self._target)
-            else:
-                os.unlink(self._target)
+            found = os.path.lexists(self._target)
+            if found and self._target.lstat().st_ino == self._inode:
+                if self.file.replaces:
+                    os.replace(self._old, self._target)
+                else:
+                    os.unlink(self._target)
         except OSError:
             return False
         return True

@@ -7,7 +7,6 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from ....core.artifact import ArtifactContractError, ArtifactRef
@@ -18,6 +17,8 @@ from ...env import WorkspaceEnv, entry_of
 from ._swap import NewFile, RollbackFailed, swap_files
 
 __all__ = ["SandboxPublicationTool"]
+
+_Output = tuple[NewFile, ArtifactRef]
 
 
 class SandboxPublicationTool(BaseTool):
@@ -61,10 +62,9 @@ class SandboxPublicationTool(BaseTool):
         except (FileRefusal, ArtifactContractError) as error:
             return ToolResult.policy_error(code=error.code, error=str(error))
         except OSError as error:
-            reason = error.strerror or type(error).__name__
             return ToolResult.execution_error(
                 code="publication_failed",
-                error=f"nothing was published: {reason}",
+                error=f"nothing was published: {error.strerror or type(error).__name__}",
                 effect_ref=effect,
                 effect_state="rejected",
             )
@@ -79,16 +79,13 @@ class SandboxPublicationTool(BaseTool):
                 reconciliation_required=True,
                 retry_disposition="requires_reconciliation",
             )
+        done = {new.name: ref for new, ref in outputs}
         return ToolResult(
-            output=f"published {', '.join(output.name for output in outputs)}",
-            artifact_refs=tuple(output.ref for output in outputs),
+            output=f"published {', '.join(done)}",
+            artifact_refs=tuple(done.values()),
             filesystem_changes=[
-                {
-                    "path": output.name,
-                    "operation": "publish",
-                    "sha256_after": output.ref.sha256,
-                }
-                for output in outputs
+                {"path": name, "operation": "publish", "sha256_after": ref.sha256}
+                for name, ref in done.items()
             ],
             effect_ref=effect,
             effect_state="committed",
@@ -98,26 +95,19 @@ class SandboxPublicationTool(BaseTool):
         """All checks in their order, then the files."""
         self._require_authority(args, context)
         store = self._require_store(context)
-        outputs = [
-            output
+        found = [
+            self._read_output(index, name, store)
             for index, name in enumerate(self._paths)
-            if _path_fault(name) is None
-            and (output := self._read_output(index, name, store)) is not None
+            if not any(is_fault(name) for _, is_fault, _ in _PATH_FAULTS)
         ]
+        outputs = [output for output in found if output is not None]
         self._require_selection(outputs)
-        names = [output.name for output in outputs]
-        found = self._require_sources(names)
+        self._require_sources(*self._paths)
         with _locked(self._env):
-            for output in outputs:
-                store.put(output.ref, output.body)
-            swap_files(
-                self._env.source,
-                [
-                    NewFile(out.name, out.body, out.mode, replaces=found[out.name])
-                    for out in outputs
-                ],
-                lambda name: self._require_sources([name]),
-            )
+            for new, ref in outputs:
+                store.put(ref, new.body)
+            files = [new for new, _ in outputs]
+            swap_files(self._env.source, files, self._require_sources)
         return outputs
 
     def _require_authority(self, args: Any, context: dict[str, Any]) -> None:
@@ -132,9 +122,7 @@ class SandboxPublicationTool(BaseTool):
                 "stale_generation", "the environment was stopped after the approval"
             )
         if env.input_digest != self._expected_input_digest:
-            raise FileRefusal(
-                "publication_input_mismatch", "the environment has another input"
-            )
+            raise FileRefusal("publication_input_mismatch", "the environment has another input")
 
     def _require_store(self, context: dict[str, Any]) -> Any:
         store = self._env.artifact_store or context.get("artifact_resolver")
@@ -168,7 +156,9 @@ class SandboxPublicationTool(BaseTool):
             byte_length=len(body),
             provenance_digest=self._env.input_digest,
         )
-        return _Output(name, body, stat.S_IMODE(mode) & 0o777, ref)
+        # What the source holds by then must be what was copied, or nothing.
+        replaces = name in self._env.input_entries
+        return NewFile(name, body, stat.S_IMODE(mode) & 0o777, replaces), ref
 
     def _require_selection(self, outputs: list[_Output]) -> None:
         for code, is_fault, reason in _PATH_FAULTS:
@@ -180,15 +170,15 @@ class SandboxPublicationTool(BaseTool):
             raise FileRefusal(
                 "publication_selection_invalid", "name at least one file, each once"
             )
-        missing = set(self._paths) - {output.name for output in outputs}
+        missing = set(self._paths) - {new.name for new, _ in outputs}
         if missing:
             raise FileRefusal(
                 "publication_selection_invalid",
                 f"not in the workspace: {', '.join(sorted(missing))}",
             )
 
-    def _require_sources(self, names: list[str]) -> dict[str, bool]:
-        """Which files exist in the source, where all must be as they were copied."""
+    def _require_sources(self, *names: str) -> None:
+        """Files of the source must be as they were copied."""
         source = self._env.source
         if source.resolve() != source:
             raise FileRefusal("publication_link_rejected", "the source became a link")
@@ -198,15 +188,6 @@ class SandboxPublicationTool(BaseTool):
             for name, entry in entries.items():
                 if is_fault(entry, inputs.get(name, "absent")):
                     raise FileRefusal(code, reason, name)
-        return {name: entry != "absent" for name, entry in entries.items()}
-
-
-@dataclass(frozen=True)
-class _Output:
-    name: str
-    body: bytes
-    mode: int
-    ref: ArtifactRef
 
 
 def _is_path(name: Any) -> bool:
@@ -232,10 +213,6 @@ _PATH_FAULTS = (
         "a path must lie directly in the workspace",
     ),
 )
-
-
-def _path_fault(name: Any) -> str | None:
-    return next((code for code, is_fault, _ in _PATH_FAULTS if is_fault(name)), None)
 
 
 # A link or special file has no content that could have changed; it has its own code.

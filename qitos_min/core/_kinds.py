@@ -1,0 +1,250 @@
+"""Single values in JSON: one table of the kinds that have a schema and are restored."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import reprlib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from inspect import Parameter
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from ._json import to_json_value
+from ._json_schema import check_value, detach_json, same_json
+
+__all__ = [
+    "ANY",
+    "Form",
+    "Misfit",
+    "NULL",
+    "SCALARS",
+    "choice",
+    "enum_value",
+    "misfit",
+    "scalar",
+    "union_schema",
+    "with_default",
+]
+
+Schema = dict[str, Any]
+
+
+class Misfit(ValueError):
+    """A value that a type cannot take; the text goes on after the value's name."""
+
+    def __init__(self, text: str, place: str = "") -> None:
+        super().__init__(text)
+        self.place = place
+        """Where it is below the value that was read, such as ``.notes[0]``."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A type as JSON knows it."""
+
+    schema: Schema | None
+    """What callers are told; None for a type that JSON cannot say, a function's."""
+    read: Callable[[Any], Any]
+    """The typed value of a JSON value, or ``Misfit``. None and what is of the type
+    already stay, for a state may hold None whatever its annotation says."""
+    also: Schema | None = None
+    """What is accepted, if that is more than callers are told."""
+    sure: bool = False
+    """Whether a value that comes back as the same JSON is hardly of another type."""
+
+    @property
+    def accepted(self) -> Schema | None:
+        """The schema that values are checked against."""
+        return self.schema if self.also is None else self.also
+
+
+ANY = Form({}, lambda value: value)
+NULL = Form({"type": "null"}, ANY.read)
+
+
+def misfit(expected: str, value: Any) -> Misfit:
+    """The words for a value that is not what was expected."""
+    plain = value is None or isinstance(value, (str, int, float))
+    got = reprlib.repr(value) if plain else type(value).__name__
+    return Misfit(f"must be {expected}, got {got}")
+
+
+def scalar(
+    kind: Any,
+    what: str,
+    schema: Schema,
+    make: Callable[[Any], Any],
+    *given: type,
+    sure: bool = False,
+) -> Form:
+    """The form of a kind that is made of JSON values of the types in ``given``."""
+
+    def read(value: Any) -> Any:
+        flag = isinstance(value, bool) and kind is not bool
+        if value is None or (isinstance(value, kind) and not flag):
+            return value
+        if isinstance(value, given) and not flag:
+            with suppress(ValueError, ArithmeticError, TypeError, AttributeError, LookupError):
+                return make(value)
+        raise misfit(what, value)
+
+    # A text is what callers are told, and the number or object it stands for is taken.
+    further = "object" if dict in given else "number"
+    several = str in given and len(given) > 1
+    return Form(schema, read, {"type": ["string", further]} if several else None, sure)
+
+
+def choice(options: tuple[Any, ...]) -> Form:
+    """The form of the members of an Enum or the values of a ``Literal``."""
+
+    def read(value: Any) -> Any:
+        for shown in (lambda option: option, enum_value, to_json_value):
+            for option in options:
+                if option is value or same_json(shown(option), value):
+                    return option
+        if value is None:
+            return value
+        listed = ", ".join(repr(enum_value(option)) for option in options)
+        raise misfit(f"one of {listed}", value)
+
+    return Form(_enum_schema([enum_value(option) for option in options]), read, sure=True)
+
+
+def enum_value(member: Any) -> Any:
+    """What stands for a member in JSON: its value, or its name if JSON has no such."""
+    value = member.value if isinstance(member, Enum) else member
+    if value is None or isinstance(value, (str, int, float)):
+        with suppress(ValueError):  # NaN, say
+            return detach_json(value)
+    return getattr(member, "name", str(member))
+
+
+def _enum_schema(values: list[Any]) -> Schema:
+    if not values:
+        return {}
+    kinds = list(dict.fromkeys(SCALARS[type(value)].schema["type"] for value in values))
+    distinct: list[Any] = []
+    for value in values:
+        if not any(same_json(value, other) for other in distinct):
+            distinct.append(value)
+    return {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": distinct}
+
+
+def union_schema(members: list[Schema]) -> Schema:
+    """The schema of what fits one of several; ``{}`` if there is none to choose from."""
+    if {} in members or not members:
+        return {}
+    distinct = [m for i, m in enumerate(members) if m not in members[:i]]
+    if len(distinct) == 1:
+        return distinct[0]
+    others = [member for member in distinct if member != NULL.schema]
+    if len(others) == 1 and "enum" in others[0]:
+        return {**others[0], **_enum_schema([*others[0]["enum"], None])}
+    if len(others) == 1 and "description" in others[0]:
+        # The text of ``Optional[Annotated[X, "text"]]`` is about the whole.
+        bare = {k: v for k, v in others[0].items() if k != "description"}
+        members = [bare if member is others[0] else member for member in distinct]
+        return {"anyOf": members, "description": others[0]["description"]}
+    return {"anyOf": distinct}
+
+
+def with_default(schema: Schema, default: Any) -> Schema:
+    """Add a default that JSON can hold; any other is left out, never replaced."""
+    if default is ... or default is Parameter.empty:
+        return schema
+    if default is None and check_value(None, schema) is not None:
+        note = {k: v for k, v in schema.items() if k == "description"}
+        bare = {k: v for k, v in schema.items() if k != "description"}
+        schema = {**union_schema([bare, {"type": "null"}]), **note}
+    value = enum_value(default) if isinstance(default, Enum) else default
+    with suppress(ValueError):
+        value = detach_json(value)
+        return schema if check_value(value, schema) else {**schema, "default": value}
+    return schema
+
+
+def _whole(value: float) -> int:
+    if not value.is_integer():
+        raise ValueError
+    return int(value)
+
+
+def _float(value: int) -> float | int:
+    with suppress(OverflowError):
+        if float(value) == value:
+            return float(value)
+    return value  # A float would be another number.
+
+
+def _iso(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    # Python 3.10 does not know Z.
+    return lambda text: read(re.sub("[Zz]$", "+00:00", text))
+
+
+_DURATION = re.compile(
+    r"([+-]?)P(?=.)(?:([\d.]+)W)?(?:([\d.]+)D)?"
+    r"(?:T(?=.)(?:([\d.]+)H)?(?:([\d.]+)M)?(?:([\d.]+)S)?)?"
+)
+_UNITS = ("weeks", "days", "hours", "minutes", "seconds")
+
+
+def _duration(value: Any) -> timedelta:
+    if not isinstance(value, str):
+        return timedelta(seconds=value)
+    sign, *numbers = _DURATION.fullmatch(value).groups()  # type: ignore[union-attr]
+    pairs = zip(_UNITS, numbers)
+    made = timedelta(**{unit: float(number or 0) for unit, number in pairs})
+    return -made if sign == "-" else made
+
+
+def _bytes(value: Any) -> bytes:
+    text = value if isinstance(value, str) else value["$bytes"]
+    return base64.b64decode(text, validate=True)
+
+
+_TEXT = {"type": "string"}
+_BASE64 = {"type": "string", "contentEncoding": "base64"}
+_NUMERIC = (str, int, float)
+
+
+def _text(format: str) -> Schema:
+    return {**_TEXT, "format": format}
+
+
+# The type, in words, its schema, what makes it of which JSON types. A text that reads as
+# one of the first is hardly anything else, where a union leaves the choice.
+_SURE: tuple[tuple[Any, ...], ...] = (
+    (bool, "true or false", {"type": "boolean"}, bool),
+    (int, "a whole number", {"type": "integer"}, _whole, float),
+    (float, "a number", {"type": "number"}, _float, int),
+    (date, "an ISO 8601 date", _text("date"), date.fromisoformat, str),
+    (datetime, "an ISO 8601 date and time", _text("date-time"), _iso(datetime.fromisoformat), str),
+    (time, "an ISO 8601 time", _text("time"), _iso(time.fromisoformat), str),
+    (UUID, "a UUID", _text("uuid"), UUID, str),
+    (bytes, "bytes in base64", _BASE64, _bytes, str, dict),
+    (bytearray, "bytes in base64", _BASE64, lambda v: bytearray(_bytes(v)), str, dict),
+)
+_DURATION_WORDS = "an ISO 8601 duration or a number of seconds"
+_OTHERS: tuple[tuple[Any, ...], ...] = (
+    (str, "a text", _TEXT, str),
+    (Path, "a path", _TEXT, Path, str),
+    (os.PathLike, "a path", _TEXT, Path, str),
+    (Decimal, "a decimal number", _text("decimal"), lambda v: Decimal(str(v)), *_NUMERIC),
+    (Fraction, "a fraction such as '1/3'", _TEXT, Fraction, *_NUMERIC),
+    (complex, "a complex number such as '1+2j'", _TEXT, complex, *_NUMERIC),
+    (timedelta, _DURATION_WORDS, _text("duration"), _duration, *_NUMERIC),
+)
+SCALARS: dict[Any, Form] = {
+    type(None): NULL,
+    **{row[0]: scalar(*row, sure=True) for row in _SURE},
+    **{row[0]: scalar(*row) for row in _OTHERS},
+}

@@ -1,0 +1,109 @@
+"""Long values made short: both ends stay, for what matters may stand at either."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection
+from typing import Any
+
+from ._json import dumps
+
+__all__ = [
+    "CUT_MARK",
+    "both_ends",
+    "brief",
+    "fitted",
+    "joined",
+    "shortened",
+    "summary",
+    "within",
+]
+
+CUT_MARK = "...[TRUNCATED]"
+
+
+def shortened(text: str, limit: int, size: Callable[[str], int] = len) -> str:
+    """A text of at most ``limit`` characters: both ends with the mark between them.
+
+    ``size`` tells the length that counts. With no room for a whole mark it is a part
+    of the mark.
+    """
+    if size(text) <= limit:
+        return text
+    fits = range(min(len(text), max(0, limit - len(CUT_MARK))) + 1)
+    found = bisect_right(fits, limit, key=lambda kept: size(both_ends(text, kept)))
+    return both_ends(text, found - 1) if found else CUT_MARK[:limit]
+
+
+def both_ends(text: str, kept: int) -> str:
+    """So many characters of a text, half of them from its end, and the mark between."""
+    tail = kept // 2
+    return text[: kept - tail] + CUT_MARK + text[len(text) - tail :]
+
+
+def fitted(
+    parts: dict[str, Any],
+    limit: int,
+    *,
+    whole: Collection[str] = (),
+    flat: Collection[str] = (),
+) -> dict[str, Any]:
+    """A copy of an object whose JSON text has at most ``limit`` characters.
+
+    Keys and the values named in ``whole`` count too, up to half of the limit; short
+    values stay as they are, the long ones share the rest, so that none is lost to
+    another. An object among them is fitted in its turn unless ``flat`` names it;
+    anything else that is cut becomes text.
+    """
+    sizes = {
+        name: _size(value)
+        for name, value in parts.items()
+        if name not in whole and value is not None
+    }
+    view = dict(parts)
+    room = limit - min(_frame({**parts, **dict.fromkeys(sizes, "")}), limit // 2)
+    by_size = sorted(sizes, key=lambda name: sizes[name])
+    for index, name in enumerate(by_size):
+        share = room // (len(sizes) - index)
+        if sizes[name] > share:
+            view[name] = within(view[name], share, flat=name in flat)
+        room -= _size(view[name])
+    return view
+
+
+def within(value: Any, limit: int, *, flat: bool = False) -> Any:
+    """A value cut to ``limit`` characters of JSON text: an object or a text."""
+    if isinstance(value, dict) and not flat:
+        if _frame(dict.fromkeys(value, "")) <= limit // 2:
+            return fitted(value, limit)
+    return shortened(joined(value), limit, _size)
+
+
+def _frame(value: dict[str, Any]) -> int:
+    return len(dumps(value))
+
+
+def _size(value: Any) -> int:
+    """Characters of a value in JSON text; the quotes of a text do not count."""
+    return len(dumps(value)) - 2
+
+
+def joined(*parts: Any) -> str:
+    """The parts that are not None, one per line; what is no text as JSON."""
+    return "\n".join(
+        part if isinstance(part, str) else dumps(part)
+        for part in parts
+        if part is not None
+    )
+
+
+def brief(value: Any, limit: int = 48) -> str:
+    """The repr of a plain value, as one short line."""
+    return shortened(repr(value), limit)
+
+
+def summary(item: object, *values: Any, **named: Any) -> str:
+    """What ``repr`` tells of an object: its class and a few plain values, one line."""
+    told = [brief(value, 200) for value in values]
+    told += [f"{name}={brief(value)}" for name, value in named.items()]
+    return f"{type(item).__name__}({', '.join(told)})"

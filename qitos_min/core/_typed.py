@@ -1,0 +1,400 @@
+"""From any annotation to its JSON schema, and from JSON to the values it promises."""
+
+from __future__ import annotations
+
+import collections
+import collections.abc as abc
+import dataclasses
+import functools
+import inspect
+import json
+import pathlib
+import types
+import typing
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum, Flag
+from typing import Any
+
+from ._foreign import described, guarded, outcome
+from ._introspect import field_mark, is_alias, parameters, resolved_hints, unwrapped
+from ._json import to_json_value
+from ._json_schema import check_value
+from ._kinds import ANY, NULL, SCALARS, Form, Misfit, Schema
+from ._kinds import choice, misfit, scalar, union_schema, with_default
+
+__all__ = ["form_of", "like", "restored"]
+
+_EMPTY = inspect.Parameter.empty
+_UNIONS = (typing.Union, types.UnionType)
+# As what a list, set or mapping in a signature is made.
+_LISTS: dict[Any, Callable[..., Any]] = {
+    **dict.fromkeys((list, abc.Sequence, abc.MutableSequence, abc.Iterable), list),
+    **dict.fromkeys((set, abc.Set, abc.MutableSet), set),
+    abc.Collection: list,
+    frozenset: frozenset,
+    tuple: tuple,
+    collections.deque: collections.deque,
+}
+_MAPPINGS: dict[Any, Callable[..., Any]] = {
+    **dict.fromkeys((dict, abc.Mapping, abc.MutableMapping), dict),
+    collections.OrderedDict: collections.OrderedDict,
+    collections.defaultdict: collections.defaultdict,
+    collections.Counter: collections.Counter,
+}
+_FUNCTIONS = (abc.Callable, types.FunctionType, types.MethodType, functools.partial)
+# What a state holds in a field for whole numbers is kept, whole or not.
+_SAVED_INT = scalar((int, float), "a number", {"type": "integer"}, float, sure=True)
+
+
+def form_of(annotation: Any, *, saved: bool = False) -> Form:
+    """The form of any annotation; one that says nothing has the schema ``{}``.
+
+    ``saved`` is for values that a program wrote: an object comes back as it was left,
+    with the fields that its constructor does not take, and a class that cannot be made
+    of JSON is a ``Misfit``, where else the JSON value is passed on.
+    """
+    return _Forms(saved).of(annotation)
+
+
+def restored(kind: type, values: dict[str, Any], kept: dict[str, Any]) -> Any:
+    """An object of a dataclass made of the saved JSON values of its fields.
+
+    ``kept`` are the values of further fields, which are taken as they are. Raises
+    ``Misfit`` with the place of what does not fit.
+    """
+    forms, hints = _Forms(saved=True), resolved_hints(kind)
+    read = {n: _part(forms.of(hints.get(n, Any)), v, f".{n}") for n, v in values.items()}
+    return _made(kind, _members(kind), {**kept, **read}, saved=True)
+
+
+def like(value: Any, sample: Any) -> Any:
+    """A value in the container of a sample: its maximal length, its default."""
+    if isinstance(sample, collections.deque) and isinstance(value, (list, collections.deque)):
+        return collections.deque(value, sample.maxlen)
+    if not isinstance(value, dict) or type(value) is type(sample) is not collections.defaultdict:
+        return value
+    if isinstance(sample, collections.defaultdict):
+        return collections.defaultdict(sample.default_factory, value)
+    plain = type(value) is dict and type(sample) in _MAPPINGS
+    return type(sample)(value) if plain else value
+
+
+class _Forms:
+    """Makes the forms of one annotation; a type that holds itself is told once."""
+
+    def __init__(self, saved: bool) -> None:
+        self.saved = saved
+        self.outer: dict[Any, list[Form]] = {}
+        self.bound: dict[Any, Any] = {}  # What type variables stand for.
+
+    def of(self, annotation: Any) -> Form:
+        if is_alias(annotation):
+            value, error = outcome(getattr, annotation, "__value__")
+            return ANY if error else self.named(annotation, {}, lambda: self.of(value))
+        annotation, note = unwrapped(annotation)
+        form = self.of_type(annotation)
+        if not note or form.schema is None:
+            return form
+        return dataclasses.replace(form, schema={**form.schema, "description": note})
+
+    def named(self, key: Any, stub: Schema, make: Callable[[], Form]) -> Form:
+        if key in self.outer:
+            found = self.outer[key]
+            return Form(stub, lambda value: found[0].read(value))
+        self.outer[key] = made = []
+        made.append(make())
+        del self.outer[key]
+        return made[0]
+
+    def of_type(self, annotation: Any) -> Form:
+        kind = typing.get_origin(annotation) or annotation
+        args = typing.get_args(annotation)
+        if kind is None:
+            return NULL
+        if kind in _UNIONS:
+            return self.union(args)
+        if kind is typing.Literal:
+            return choice(args)
+        if isinstance(kind, typing.TypeVar):
+            return self.of(self.bound.get(kind) or kind.__bound__ or Any)
+        if kind in _FUNCTIONS or _is_callback(kind):
+            return Form(None, ANY.read)
+        if kind in (Any, object) or not isinstance(kind, type):
+            return ANY
+        if kind is int and self.saved:
+            return _SAVED_INT
+        if kind in SCALARS:
+            return SCALARS[kind]
+        if kind is tuple and args and args[-1] is not Ellipsis:
+            return self.tuple(args)
+        if kind in _LISTS:
+            return self.array(kind, args)
+        if kind in _MAPPINGS:
+            return self.mapping(kind, args)
+        pairs = zip(getattr(kind, "__parameters__", ()), args)
+        self.bound.update({name: arg for name, arg in pairs if arg is not name})
+        return self.of_class(kind)
+
+    def of_class(self, kind: type) -> Form:
+        name = f"a {kind.__name__}"
+        if issubclass(kind, Flag):
+            return scalar(kind, name, {"type": "integer"}, kind, int, sure=True)
+        if issubclass(kind, Enum):
+            return choice(tuple(kind))
+        for base in (pathlib.PurePath, str, int, float):
+            if issubclass(kind, base):
+                form = SCALARS[str if base is pathlib.PurePath else base]
+                given = (int, float) if base in (int, float) else (str,)
+                return scalar(kind, name, form.schema, kind, *given)
+        schema, validate = (getattr(kind, n, None) for n in ("model_json_schema", "model_validate"))
+        if callable(schema) and callable(validate):
+            return Form(_model_schema(schema), _reader(kind, validate))
+        if dataclasses.is_dataclass(kind) or typing.is_typeddict(kind) or _is_named_tuple(kind):
+            return self.named(kind, {"type": "object"}, lambda: self.record(kind))
+        back = getattr(kind, "from_dict", None)
+        if self.saved and callable(back) and callable(getattr(kind, "to_dict", None)):
+            return Form({}, _reader(kind, back))
+        known = not self.saved or getattr(kind, "_is_protocol", False)
+        return ANY if known else Form({}, _reader(kind, None))
+
+    def union(self, args: tuple[Any, ...]) -> Form:
+        members = [form for form in map(self.of, args) if form.schema is not None]
+        if len(members) < len(args) and all(form is NULL for form in members):
+            return Form(None, ANY.read)
+        schema, also = ([getattr(m, pick) for m in members] for pick in ("schema", "accepted"))
+        read = functools.partial(_first_fit, members)
+        return Form(union_schema(schema), read, union_schema(also))
+
+    def array(self, kind: Any, args: tuple[Any, ...]) -> Form:
+        item, make = self.of(args[0]) if args else ANY, _LISTS[kind]
+        unique = {"uniqueItems": True} if make in (set, frozenset) else {}
+
+        def read(value: Any) -> Any:
+            if value is None or (make is not list and isinstance(value, make)):
+                return value
+            if not isinstance(value, (list, tuple)):
+                raise misfit("an array", value)
+            items = [_part(item, v, f"[{i}]") for i, v in enumerate(value)]
+            return _built(make.__name__, lambda: make(items))
+
+        return _combined(lambda s: {"type": "array", "items": s, **unique}, [item], read)
+
+    def tuple(self, args: tuple[Any, ...]) -> Form:
+        parts = [self.of(arg) for arg in args if arg != ()]
+
+        def read(value: Any) -> Any:
+            if value is None or isinstance(value, tuple):
+                return value
+            if not isinstance(value, list) or len(value) != len(parts):
+                raise misfit(f"an array of {len(parts)} items", value)
+            rows = zip(parts, value)
+            return tuple(_part(part, v, f"[{i}]") for i, (part, v) in enumerate(rows))
+
+        def build(*items: Schema) -> Schema:
+            # ``items`` is for readers that do not know ``prefixItems``.
+            size = {"minItems": len(items), "maxItems": len(items)}
+            every = union_schema(list(items))
+            return {"type": "array", "prefixItems": list(items), "items": every, **size}
+
+        return _combined(build, parts, read)
+
+    def mapping(self, kind: Any, args: tuple[Any, ...]) -> Form:
+        key = self.of(args[0]) if args else ANY
+        value_type = int if kind is collections.Counter else args[1] if args else Any
+        item, make = self.of(value_type), _MAPPINGS[kind]
+        if make is collections.defaultdict:
+            make = functools.partial(make, _default_factory(value_type, item))
+
+        def read(value: Any) -> Any:
+            if value is None:
+                return value
+            if not isinstance(value, abc.Mapping):
+                raise misfit("an object", value)
+            rows = [(_key(key, k), _part(item, v, f"[{k!r}]")) for k, v in value.items()]
+            made = _built(kind.__name__, lambda: dict(rows))
+            return made if make is dict else make(made)
+
+        def build(key: Schema, item: Schema) -> Schema:
+            return {"type": "object", **({"additionalProperties": item} if item else {})}
+
+        return _combined(build, [key, item], read)
+
+    def record(self, kind: type) -> Form:
+        members, hints = _members(kind), resolved_hints(kind)
+        names = dict.fromkeys((*members, *_field_names(kind)))
+        forms = {name: self.of(hints.get(name, Any)) for name in names}
+        shown = {n: d for n, d in members.items() if forms[n].schema is not None}
+
+        def build(pick: str) -> Schema:
+            parts = {n: with_default(getattr(forms[n], pick), d) for n, d in shown.items()}
+            required = [name for name, default in shown.items() if default is _EMPTY]
+            return {"type": "object", "properties": parts, "required": required}
+
+        def read(value: Any) -> Any:
+            if value is None or (not typing.is_typeddict(kind) and isinstance(value, kind)):
+                return value
+            if _is_named_tuple(kind) and isinstance(value, list) and len(value) <= len(members):
+                value = dict(zip(members, value))
+            if not isinstance(value, dict):
+                raise misfit(f"an object of the fields of {kind.__name__}", value)
+            parts = {n: _part(forms.get(n, ANY), v, f".{n}") for n, v in value.items()}
+            return _made(kind, members, parts, self.saved)
+
+        if any(n not in shown and default is _EMPTY for n, default in members.items()):
+            return Form(None, read)
+        also = build("accepted")
+        if _is_named_tuple(kind):
+            also = {"anyOf": [also, {"type": "array", "maxItems": len(members), "items": {}}]}
+        return Form(build("schema"), read, also)
+
+
+def _is_callback(kind: Any) -> bool:
+    return getattr(kind, "_is_protocol", False) and "__call__" in vars(kind)
+
+
+def _is_named_tuple(kind: type) -> bool:
+    return issubclass(kind, tuple) and hasattr(kind, "_fields")
+
+
+def _field_names(kind: type) -> list[str]:
+    return [f.name for f in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
+
+
+def _members(kind: type) -> dict[str, Any]:
+    """Default of each part that makes a record; ``...`` is one that cannot be shown."""
+    if not typing.is_typeddict(kind):
+        stars = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        return {p.name: p.default for p in parameters(kind) if p.kind not in stars}
+    found = {}
+    for name, hint in resolved_hints(kind).items():
+        # The class cannot see a mark that is still text when it is made, the hint can.
+        mark = field_mark(hint)
+        marked = mark in ("Required", "NotRequired")
+        required = mark == "Required" if marked else name in kind.__required_keys__
+        found[name] = _EMPTY if required else ...
+    return found
+
+
+def _made(kind: type, members: dict[str, Any], parts: dict[str, Any], saved: bool) -> Any:
+    """A record of its parts, all of which are typed values."""
+    stored = _field_names(kind) if saved else []
+    lacking = [n for n, default in members.items() if default is _EMPTY and n not in parts]
+    # The values that a constructor only uses are gone when the object was saved.
+    bare = bool(stored) and bool(lacking) and not any(n in stored for n in lacking)
+    typed_dict = typing.is_typeddict(kind)
+    if lacking and not bare and not (saved and typed_dict):  # A program may fill it later.
+        raise Misfit(f"lacks the field {lacking[0]!r}")
+    if typed_dict:
+        return parts
+    for name in parts:
+        if name not in members and name not in stored:
+            raise Misfit(f"has the field {name!r}, which {kind.__name__} does not know")
+    for f in dataclasses.fields(kind) if stored else ():
+        if f.default_factory is not dataclasses.MISSING and f.name in parts:
+            parts[f.name] = like(parts[f.name], f.default_factory())
+    given = {name: value for name, value in parts.items() if name in members}
+    made = object.__new__(kind) if bare else _built(kind.__name__, lambda: kind(**given))
+    for name in stored:
+        if name in parts:  # As it was left, whatever the constructor makes of it.
+            object.__setattr__(made, name, parts[name])
+    return made
+
+
+def _built(name: str, make: Callable[[], Any]) -> Any:
+    made, error = guarded(make)
+    if error is not None:
+        raise Misfit(f"cannot become a {name}: {described(error)}")
+    return made
+
+
+def _reader(kind: type, make: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if value is None or isinstance(value, kind):
+            return value
+        if make is None:
+            raise misfit(f"a {kind.__name__}", value)
+        return _built(kind.__name__, lambda: make(value))
+
+    return read
+
+
+def _model_schema(make: Callable[[], Any]) -> Schema:
+    """The schema that a class gives of itself, without references."""
+    schema, error = guarded(make)
+    if error is not None or not isinstance(schema, dict):
+        return {"type": "object"}
+    names = {**schema.get("definitions", {}), **schema.get("$defs", {})}
+    bare = {k: v for k, v in schema.items() if k not in ("$defs", "definitions")}
+    return _inlined(bare, names, ())
+
+
+def _inlined(schema: Any, names: dict[str, Any], outer: tuple[str, ...]) -> Any:
+    if isinstance(schema, list):
+        return [_inlined(item, names, outer) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    further = {k: _inlined(v, names, outer) for k, v in schema.items() if k != "$ref"}
+    if isinstance(schema.get("$ref"), str):
+        name = schema["$ref"].rpartition("/")[2]
+        if name in outer or name not in names:
+            return {"type": "object", **further}
+        return {**_inlined(names[name], names, (*outer, name)), **further}
+    return {"items": {}, **further} if further.get("type") == "array" else further
+
+
+def _combined(build: Callable[..., Schema], parts: list[Form], read: Callable[[Any], Any]) -> Form:
+    """The form of a container; with a part that JSON cannot say there is no schema."""
+    if any(part.schema is None for part in parts):
+        return Form(None, read)
+    also = build(*[part.accepted for part in parts])
+    return Form(build(*[part.schema for part in parts]), read, also)
+
+
+def _part(form: Form, value: Any, place: str) -> Any:
+    try:
+        return form.read(value)
+    except Misfit as fault:
+        raise Misfit(str(fault), place + fault.place) from None
+
+
+def _key(form: Form, key: Any) -> Any:
+    """A key of a mapping: its text, or what the text is as JSON."""
+    try:
+        return form.read(key)
+    except Misfit as fault:
+        with suppress(ValueError, TypeError):
+            return form.read(json.loads(key))
+        raise Misfit(f"has the key {key!r}, which {fault}") from None
+
+
+def _default_factory(annotation: Any, item: Form) -> Callable[[], Any] | None:
+    kind = typing.get_origin(annotation) or annotation
+    if kind is collections.defaultdict:
+        return lambda: item.read({})
+    made = _LISTS.get(kind) or _MAPPINGS.get(kind)
+    return kind if kind in (bool, int, float, str, bytes) else made
+
+
+def _first_fit(members: list[Form], value: Any) -> Any:
+    """The value under the first member of a union that it fits well, else at all."""
+    if value is None and any(member is NULL for member in members):
+        return None
+    others = [member for member in members if member is not NULL]
+    for member in others if len(others) > 1 else ():
+        if member.sure:
+            with suppress(Misfit):
+                made = member.read(value)
+                shown = to_json_value(made)
+                if made is value or (type(shown) is type(value) and shown == value):
+                    return made
+    faults = []
+    fitting = [m for m in others if check_value(value, m.accepted) is None]
+    for member in [*fitting, *(m for m in others if m not in fitting)]:
+        try:
+            return member.read(value)
+        except Misfit as fault:
+            faults.append(fault)
+    if len(faults) == 1:
+        raise faults[0]
+    raise Misfit("; ".join(dict.fromkeys(str(fault) for fault in faults)))

@@ -53,9 +53,9 @@ if sys.version_info < (3, 10):
     raise ImportError("snowl_compat needs Python 3.10 or newer")
 
 __all__ = [
+    "Issue",
     "PAYLOAD_SCHEMA",
     "SCHEMA_VERSION",
-    "Issue",
     "SnowlCompatError",
     "__version__",
     "build_payload",
@@ -223,6 +223,11 @@ def _is_list(value: object) -> bool:
     return listed and not issubclass(kind, others)
 
 
+def _is_path(value: object) -> bool:
+    kind = type(value)
+    return hasattr(kind, "__fspath__") and not hasattr(kind, "__getattr__")
+
+
 def _peek(source: object, path: str) -> "Any":
     """What stands at the end of a dotted path, or None; nothing is told."""
     for name in path.split("."):
@@ -272,16 +277,18 @@ class _Reading:
         A lone record is a list of one, a list inside the list is read through, a mapping
         of records stands for its values; anything else is skipped with an issue.
         """
+        last: _Place = (place, 0)
         try:
             if type(value) is not list and _has(value, *names):
                 value = [value]
             elif _is_mapping(value):
-                items = [*value.values()]
+                items: Any = [*value.values()]
                 value = items if all(_has(item, *names) for item in items) else [value]
             if value is not None and value is not _MISSING and not _is_list(value):
                 self.tell(place, f"expected a list, got {_shown(value)}")
-            for index, item in enumerate(value if _is_list(value) else ()):
-                spot = (place, index)
+            found: Any = value if _is_list(value) else ()
+            for index, item in enumerate(found):
+                last = spot = (place, index)
                 if type(item) is dict or _is_mapping(item) or _has(item, *names):
                     yield item, spot
                 elif isinstance(item, tuple) and _has(item, "message"):
@@ -290,10 +297,11 @@ class _Reading:
                     yield from self.elements(item, names, spot)
                 else:
                     self.tell(spot, f"expected a record, got {_shown(item)}; skipped")
+                last = (place, index + 1)
         except SnowlCompatError:
             raise
         except Exception as error:
-            self.tell(place, f"reading on raised {_name(error)}")
+            self.tell(last, f"reading on raised {_name(error)}")
 
     def row(self, fields: "_Fields", source: object, place: "_Place") -> "_Row":
         """One row of the payload: each field as it is, or as what it says."""
@@ -330,7 +338,8 @@ class _Reading:
             texts = self.row(fields, dict(enumerate([*value])), place)  # type: ignore
             return [text for text in texts.values() if text is not None]
         if kind == "flags":
-            further = value if _is_mapping(value) else getattr(value, "__dict__", ())
+            own = getattr(value, "__dict__", ())
+            further = value if _is_mapping(value) else (n for n in own if n[:1] != "_")
             if _is_mapping(value) or _has(value, *_FLAGS):
                 flags = dict.fromkeys((*_FLAGS, *further), _TOOL["read_only"])
                 return self.row(flags, value, place)
@@ -340,7 +349,9 @@ class _Reading:
         if isinstance(plain, str) and kind == "flag":
             return _FLAG_WORDS[plain.strip().lower()]
         if isinstance(plain, str) and hasattr(value, "__float__"):  # A Decimal.
-            plain = int(value) if value == int(value) else float(value)
+            plain = float(value)  # First, for int() of 1e999999999 would not end.
+            whole = math.isfinite(plain) and value == int(value)
+            plain = int(value) if whole else plain
         elif isinstance(plain, str):
             plain = json.loads(re.fullmatch(_JSON_NUMBER, plain)[0])  # type: ignore
         if kind == "flag":
@@ -471,7 +482,9 @@ class _Reading:
         self.tell(place, f"expected JSON, got {_name(value)} {why}".rstrip())
         named: Any = value if isinstance(value, _NAMED) else type(value)
         parts = [getattr(named, part, None) for part in ("__module__", "__qualname__")]
-        return {"$unserializable": ".".join(filter(None, parts)) or named.__name__}
+        name = ".".join(part for part in parts if isinstance(part, str))
+        name = (name or named.__name__).encode("utf-8", "replace").decode("utf-8")
+        return {"$unserializable": name}
 
     # -- Sections: rows with their places, their values still the source's own
 
@@ -499,12 +512,11 @@ class _Reading:
             row |= self.row(_CRITIC, output, place)
             row["modified_prompt"] = None if prompt is _MISSING else prompt
         prompt, action = row.pop("modified_prompt"), row["action"]
-        if prompt is not None:
-            if "modified_prompt" in row["details"]:
-                self.tell(
-                    (place, "modified_prompt"), "the details have that key already"
-                )
-            row["details"] = {"modified_prompt": prompt, **row["details"]}
+        if prompt is not None and "modified_prompt" in row["details"]:
+            what = "the details have that key already; left out"
+            self.tell((place, "modified_prompt"), what)
+        elif prompt is not None:
+            row["details"] = {**row["details"], "modified_prompt": prompt}
         if action not in _ACTIONS:
             row["action"] = known = action.strip().lower()
             if known not in _ACTIONS:
@@ -522,6 +534,7 @@ class _Reading:
         where: _Place = (None, "records")
         rows, records = 0, self.get(run, "records")
         records = self.elements(records, (*_RECORD, "action"), where)
+        spot: _Place
         for record, place in records:
             outputs = self.get(record, "critic_outputs", place)
             if outputs is _MISSING and not _has(record, *_RECORD[:4]):
@@ -532,8 +545,8 @@ class _Reading:
                 self.tell_misspelt(record, place)
             self.steps += 1
             if events:
-                spot = (place, "phase_events")
-                self.read(self.get(record, spot[1], place), spot, record)
+                held = self.get(record, "phase_events", place)
+                self.read(held, (place, "phase_events"), record)
             found = [*self.elements(outputs, _VERDICT, (place, "critic_outputs"))]
             step_id = self.step_id(record, place, None) if found else 0
             for index, (output, spot) in enumerate(found):
@@ -586,7 +599,7 @@ class _Reading:
         found: Any = ()
         try:  # Of a plain list few events matter, and these are found quickly.
             get = itemgetter if type(events[0]) is dict else attrgetter
-            phases = [*map(get("phase"), events if type(events) is list else None)]
+            phases = [*map(get("phase"), {list: events}[type(events)])]
             wanted = {phase for phase in set(phases) if _phase(phase) in _NOTABLE}
             at = [index for index, phase in enumerate(phases) if phase in wanted]
             found = ((events[index], (place, index)) for index in at)
@@ -603,7 +616,7 @@ class _Reading:
             if rows and (is_trace or phase == "HANDOFF_START"):
                 outer = place and record and self.step_id(record, place[0], None)
                 self.handoffs.append((self.handoff_row(event, spot, outer), spot))
-        self.phases += quiet
+        self.phases += quiet if record is None else 0
         return seen
 
     def read_run(self, run: object, events: object) -> bool:
@@ -662,10 +675,10 @@ class _Reading:
         """Yield rows as strict JSON: in new dicts, or as pieces of text."""
         while chunk := [*islice(rows, 32)]:
             text = _strict_text([row for row, _ in chunk], -1) if as_text else None
-            if text is None:
-                made = [self.convert(row, place, 0) for row, place in chunk]
-                text = _encode(made) if as_text else None
-            yield from made if text is None else [text[1:-1]]
+            made = [] if text else [self.convert(row, at, 0) for row, at in chunk]
+            if as_text:
+                made = [(text or _encode(made))[1:-1]]
+            yield from made
 
 
 # -- What the encoder writes by itself ------------------------------------------------
@@ -690,7 +703,7 @@ def _leaf(value: "Any") -> "Any":
     if issubclass(kind, Enum):
         return value.value
     if issubclass(kind, (bytes, bytearray, memoryview)):
-        return {"$bytes": base64.b64encode(value).decode("ascii")}
+        return {"$bytes": base64.b64encode(bytes(value)).decode("ascii")}
     if hasattr(kind, "__dataclass_fields__") or hasattr(kind, "__len__"):
         return value
     if hasattr(kind, "isoformat"):
@@ -699,11 +712,12 @@ def _leaf(value: "Any") -> "Any":
         return value.total_seconds()
     if _TEXT_TYPES.intersection(f"{b.__module__}.{b.__name__}" for b in kind.__mro__):
         return str(value)
-    if hasattr(kind, "__fspath__"):
+    if _is_path(value):
         return os.fsdecode(value)
     if issubclass(kind, BaseException):
         # The repr of an object in a message has its address, which says nothing.
-        message = re.sub(" at 0x[0-9A-Fa-f]+", "", str(value))
+        plain = all(isinstance(arg, (str, int)) for arg in value.args)
+        message = str(value) if plain else re.sub(" at 0x[0-9A-Fa-f]+", "", str(value))
         return {"type": kind.__name__, "message": message}
     return value
 
@@ -1016,14 +1030,17 @@ def _bytes_of(path: str) -> bytes:
     try:
         with sys.stdin.buffer if path == "-" else open(path, "rb") as file:
             return file.read()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, AttributeError) as error:  # Or it is closed.
         why = getattr(error, "strerror", None) or error
         raise SnowlCompatError(f"cannot be read: {why}", _readable(path)) from None
 
 
 def _readable(path: str) -> str:
     """A path whose bytes the locale could not read taken as UTF-8."""
-    return os.fsencode(path).decode("utf-8", "replace")
+    try:
+        return os.fsencode(path).decode("utf-8", "replace")
+    except UnicodeError:
+        return ascii(path)
 
 
 def read_run(path: "str | os.PathLike[str]") -> "dict[str, Any]":
@@ -1094,7 +1111,8 @@ def _folder_run(path: str) -> _Run:
         events=_Lines(events_at),
         engine_config=own or _facts({**run, **manifest}, _SAID),
         tool_permissions=tools,
-        run_id=manifest.get("run_id") or os.path.basename(os.path.abspath(path)),
+        run_id=manifest.get("run_id")
+        or os.path.basename(_readable(os.path.abspath(path))),
         has_config=bool(own),
     )
     run["records"].told = [item for item in found if isinstance(item, Issue)]
@@ -1109,7 +1127,7 @@ _RUN_KEYS = ("records", "events", "step_count", "critic_traces", "handoff_traces
 
 def _as_run(source: "Any") -> "Any":
     """The object or mapping with a run's attributes that a source stands for."""
-    if isinstance(source, str) or hasattr(type(source), "__fspath__"):
+    if isinstance(source, str) or _is_path(source):
         source = read_run(source)
     if _has(source, *_RUN_KEYS):
         return source
@@ -1120,7 +1138,8 @@ def _as_run(source: "Any") -> "Any":
     if _has(source, *_RECORD) or listed and (values or not _is_mapping(source)):
         return {"records": source}
     what = "expected an engine result, step records, a payload or a path"
-    raise SnowlCompatError(f"{what}, got {_name(source)}", _path_of(source) or "")
+    found = "dict" if isinstance(source, dict) else _name(source)
+    raise SnowlCompatError(f"{what}, got {found}", _path_of(source) or "")
 
 
 def _path_of(run: object) -> "str | None":
@@ -1147,28 +1166,17 @@ def _built(
     if getattr(run, "bare", None) is True and not reading.steps + reading.events:
         what = "expected steps, events or a manifest, got nothing that can be read"
         raise SnowlCompatError(what, run.path)
-    # A run's own account of itself speaks where nothing else does.
-    own, account = _peek(run, "engine_config"), _peek(reading.init, "payload")
-    told = _peek(account, "run_meta.tools")
-    if reading.handoffs and told and _peek(run, "has_config") is False:
-        # After a handoff a manifest tells of the last agent's tools only.
-        own, run["tool_permissions"] = {**own, "tool_count": None}, told
-    own = run if own is None and hasattr(type(run), "export_config") else own
-    tools = [options["tool_permissions"], options["tool_registry"]]
-    tools += [_peek(engine, "tool_registry"), _peek(engine, "agent.tool_registry")]
-    tools += [_peek(run, "tool_registry"), _peek(run, "tool_permissions")]
-    tools += [told] if own is None else []
-    source_of_tools = next((found for found in tools if found is not None), None)
-    specs = [*reading.finished(reading.tool_rows(source_of_tools))]
-    configs = (options["engine_config"], engine, own)
-    config = next((found for found in configs if found is not None), None)
-    row = reading.config_row(config, account if own is None else None)
-    if row["tool_count"] is None and source_of_tools is not None and not again:
+    specs, row = _tools_and_config(reading, run, options)
+    if row["tool_count"] is None and specs is not None and not again:
         row["tool_count"] = len(specs)
-    steps = reading.row({"step_count": ("count", None, None)}, run, None)["step_count"]
+    said = reading.get(run, "step_count")
+    steps = _Reading().row({"n": ("count", None, None)}, {"n": said}, None)["n"]
+    if steps is None and said is not None and said is not _MISSING:
+        what = f"expected an integer >= 0, got {_shown(said)}; counted {reading.steps}"
+        reading.tell((None, "step_count"), what)
     payload: _Row = {
         "engine_config": reading.convert(row, (None, "engine_config"), 0),
-        "tool_permissions": specs,
+        "tool_permissions": specs or [],
         "critic_traces": critics,
         "handoff_traces": [*reading.finished(iter(reading.handoffs))],
         "step_count": reading.steps if steps is None else steps,
@@ -1181,6 +1189,39 @@ def _built(
         told_now = reading.issues[first:] if not again else ()
         payload["run"]["issues"] += [issue._asdict() for issue in told_now]
     return payload
+
+
+def _tools_and_config(
+    reading: _Reading, run: "Any", options: "_Row"
+) -> "tuple[list[Any] | None, _Row]":
+    """The rows of the tools, None if nothing says any, and the configuration.
+
+    What is given comes first, then the engine, then the run's own; a run's account of
+    itself, its INIT event, speaks where nothing else does.
+    """
+    engine, own = options["engine"], _peek(run, "engine_config")
+    account = _peek(reading.init, "payload")
+    told = _peek(account, "run_meta.tools")
+    if reading.handoffs and told and _peek(run, "has_config") is False:
+        # After a handoff a manifest tells of the last agent's tools only.
+        own, run["tool_permissions"] = {**own, "tool_count": None}, told
+    own = run if own is None and hasattr(type(run), "export_config") else own
+    sources = [options["tool_permissions"], options["tool_registry"]]
+    found = [_peek(engine, "tool_registry"), _peek(engine, "agent.tool_registry")]
+    found += [_peek(run, "tool_registry"), _peek(run, "tool_permissions")]
+    found += [told] if own is None else []
+    names = ("export_permissions", "get_all_specs")
+    sources += [
+        part
+        for part in found
+        if _is_list(part) or any(hasattr(type(part), name) for name in names)
+    ]
+    source = next((found for found in sources if found is not None), None)
+    specs = [*reading.finished(reading.tool_rows(source))]
+    configs = (options["engine_config"], engine, own)
+    config = next((found for found in configs if found is not None), None)
+    row = reading.config_row(config, account if own is None else None)
+    return (None if source is None else specs), row
 
 
 _SAID_IN = ("task_result", "task_result.metrics", "state", "run")
@@ -1199,7 +1240,8 @@ def _run_row(reading: _Reading, run: object, agent: str) -> "_Row":
     if reading.phases or reading.end:
         values["partial"] = reading.end is None
     values["agent_name"] = agent or None
-    values["source"] = values["source"] or _path_of(run)
+    if _peek(run, "run") is None:
+        values["source"] = _path_of(run)
     return reading.row(_RUN, values, (None, "run"))
 
 
@@ -1275,13 +1317,12 @@ def handoff_traces(
 ) -> "list[HandoffRow]":
     """Return a row of 5 fields for each HANDOFF_START of events or of a run."""
     reading = _Reading(issues, strict)
-    if reading.read_run(
-        *((events, None) if _has(events, *_RUN_KEYS) else (None, events))
-    ):
-        for _ in _Reading.critic_rows(
-            reading, {"records": _peek(events, "records")}, True, []
-        ):
-            pass
+    run = events if _has(events, *_RUN_KEYS) else {"events": events}
+    if reading.read_run(run, None):
+        records, where = _peek(run, "records"), (None, "records")
+        for record, place in reading.elements(records, _RECORD, where):
+            held = reading.get(record, "phase_events", place)
+            reading.read(held, (place, "phase_events"), record)
     return [*reading.finished(iter(reading.handoffs))]
 
 
@@ -1374,6 +1415,7 @@ def _validate(value: "Any", schema: "_Row", place: "_Place", reading: _Reading) 
     names = [names] if isinstance(names, str) else names
     kinds = tuple(kind for name in names for kind in _TYPES[name][0])
     fits = isinstance(value, kinds) and (type(value) is not bool or bool in kinds)
+    fits = fits or int in kinds and type(value) is float and value.is_integer()
     if names and not fits:
         expected = " or ".join(_TYPES[name][1] for name in names)
         reading.tell(place, f"expected {expected}, got {_shown(value)}")
@@ -1444,6 +1486,8 @@ def _arguments(argv: "list[str] | None") -> "Any":
 
 def _write(stream: "Any", text: str) -> None:
     """Write UTF-8 to a standard stream, whatever the locale says."""
+    if stream is None:
+        raise SnowlCompatError("cannot be written: it is closed", "standard output")
     stream.flush()
     stream.buffer.write(text.encode("utf-8", "backslashreplace"))
     stream.flush()
@@ -1453,7 +1497,8 @@ def _tell(*parts: str) -> int:
     """Write one line about a problem to standard error; return exit code 1."""
     text = ": ".join(part for part in parts if part)
     line = "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
-    _write(sys.stderr, f"{line}\n")
+    if sys.stderr is not None:
+        _write(sys.stderr, f"{line}\n")
     return 1
 
 
@@ -1462,7 +1507,7 @@ def _export(args: "Any", put: "Callable[[str], object]") -> int:
     code = 0
     for number, path in enumerate(args.runs, 1):
         issues: list[Issue] = []
-        if args.many and sys.stderr.isatty():
+        if args.many and sys.stderr is not None and sys.stderr.isatty():
             _write(sys.stderr, f"\r{number} of {len(args.runs)}\r")
         options = {"strict": args.strict, "issues": issues, "indent": args.indent}
         try:
@@ -1479,8 +1524,8 @@ def _export(args: "Any", put: "Callable[[str], object]") -> int:
 def _export_into(path: str, args: "Any") -> int:
     """Export into a file, which is then whole, or as it was; a device is just written."""
     final = os.path.realpath(path)
-    is_file = os.path.isfile(final) or not os.path.exists(final)
-    beside = f"{final}.{os.getpid()}.tmp" if is_file else final
+    is_file = os.path.isfile(path) or not os.path.exists(path)
+    beside = f"{final}.{os.getpid()}.tmp" if is_file else path
     try:
         with open(beside, "wb") as file:
             code = _export(args, lambda text: file.write(text.encode("utf-8")))
@@ -1490,6 +1535,11 @@ def _export_into(path: str, args: "Any") -> int:
                 os.chmod(beside, os.stat(final).st_mode & 0o7777)
             os.replace(beside, final)
         return code
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        what = f"cannot be written: {error.strerror}"
+        raise SnowlCompatError(what, _readable(path)) from None
     finally:
         if is_file and os.path.exists(beside):
             os.unlink(beside)

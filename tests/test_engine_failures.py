@@ -661,6 +661,8 @@ def test_a_real_ctrl_c_wherever_it_comes():
                 timer.start()
             return wait
 
+    # A shell starts background jobs with the signal ignored, and then nothing would end.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     main = threading.main_thread().ident
     # Python drops an interrupt that comes while it tells of a dead thread, as it does when
     # it finds those that earlier tests left in cycles.

@@ -363,7 +363,9 @@ def is_whole(folder, result, engine):
     issues: list[Any] = []
     found = snowl_compat.build_payload(folder, extended=True, issues=issues)
     assert issues == []
-    assert found == snowl_compat.build_payload(result, engine=engine, extended=True)
+    whole = snowl_compat.build_payload(result, engine=engine, extended=True)
+    whole["run"]["source"] = str(folder)
+    assert found == whole
     events = lines(folder / "events.jsonl")
     assert [e["phase"] for e in events] == [e.phase.value for e in result.events]
     assert [s["step_id"] for s in lines(folder / "steps.jsonl")] == list(range(result.step_count))

@@ -82,9 +82,9 @@ def test_export_reads_json_files_and_standard_input(good, tmp_path):
 @pytest.mark.parametrize(
     "data, message",
     [
-        (b"", "standard input: expected JSON: Expecting value: line 1 column 1 (char 0)"),
-        (b"3", "standard input: expected an object or a list, got 3"),
-        (b"{}", "expected an engine result, step records, a payload or a path, got dict"),
+        (b"", "-: expected JSON: Expecting value: line 1 column 1 (char 0)"),
+        (b"3", "-: expected an object or a list, got 3"),
+        (b"{}", "-: expected an engine result, step records, a payload or a path, got dict"),
     ],
 )
 def test_bad_input_is_one_line(data, message):
@@ -93,7 +93,7 @@ def test_bad_input_is_one_line(data, message):
 
 def test_issues_are_told_and_fail_only_when_strict(odd):
     assert run("export", odd) == (0, payload_text(odd), [ISSUE])
-    assert run("export", odd, "--strict") == (1, b"", [ISSUE])
+    assert run("export", odd, "--strict") == (1, b"", [f"{odd}: {ISSUE}"])
 
 
 def test_a_missing_run_is_one_line(tmp_path):
@@ -147,8 +147,7 @@ def test_a_bad_run_does_not_cost_the_others(good, odd, tmp_path):
         ["export", "RUN", "RUN", "--indent", "2"],
         ["export", "RUN", "--what"],
         ["check"],
-        ["show"],
-        ["show", "RUN", "RUN"],
+        ["show", "RUN"],
         ["unknown"],
     ],
 )
@@ -282,7 +281,7 @@ def test_version_and_help(tmp_path):
     version = f"{snowl_compat.__version__}\n".encode()
     code, out, error = run("--version", cwd=tmp_path)
     assert (code, out.replace(b"\r\n", b"\n"), error) == (0, version, [])
-    for args in (["--help"], ["export", "-h"], ["check", "-h"], ["show", "-h"], ["schema", "-h"]):
+    for args in (["--help"], ["export", "-h"], ["check", "-h"], ["schema", "-h"]):
         code, out, error = run(*args, cwd=tmp_path)
         assert (code, error) == (0, [])
         assert out.isascii() and out.startswith(b"usage: snowl_compat.py")
@@ -303,8 +302,6 @@ def test_it_speaks_utf8_whatever_the_locale(tmp_path):
     target = tmp_path / "载荷.json"
     assert run("export", path, "-o", target, env=env)[0] == 0
     assert json.loads(target.read_text(encoding="utf-8"))["step_count"] == 1
-    code, out, error = run("show", path, env=env)
-    assert (code, "评审" in out.decode("utf-8"), error) == (0, True, [])
     code, out, error = run("export", tmp_path / "没有", env=env)
     assert (code, error) == (1, [f"{tmp_path / '没有'}: cannot be read: {os.strerror(2)}"])
 
@@ -321,7 +318,7 @@ def test_a_problem_is_one_line_whatever_is_in_it(tmp_path):
 
 
 @POSIX
-@pytest.mark.parametrize("command", ["export", "show", "schema", "--help"])
+@pytest.mark.parametrize("command", ["export", "schema", "--help"])
 def test_a_closed_pipe_is_quiet(tmp_path, command):
     source = write_run(tmp_path / "big", *[CRITIC] * 20, steps=2000)
     args = [command] if command in ("schema", "--help") else [command, str(source)]

@@ -78,19 +78,9 @@ NASTY = (
     lambda: NAN, lambda: -float("inf"), lambda: 10**5000, lambda: "\ud800", lambda: {"\udfff": 1},
     lambda: b"\xff", lambda: object(), lambda: threading.Lock(), lambda: (i for i in "ab"),
     lambda: {(1, 2): 3, None: NAN, 1: 2, "1": 3}, lambda: {NAN, "x", b"y"}, circle, Endless,
-    lambda: nested(300), lambda: Raising.A, Holder, lambda: mock.Mock(), lambda: mock.MagicMock(),
+    lambda: nested(300), Holder, lambda: mock.Mock(), lambda: mock.MagicMock(),
     lambda: decimal.Decimal("1E+999999999"), lambda: decimal.Decimal("sNaN"),
     lambda: ValueError("\ud800"), lambda: datetime.timedelta.max, lambda: pathlib.Path("a\udcff"),
-    lambda: raising("__getattribute__"), lambda: raising("__class__", "__repr__", "__hash__"),
-    lambda: raising("to_dict", "model_dump", "__getattr__"), lambda: raising("__dict__", "name"),
-    lambda: raising("items", "keys", "__iter__", "__getitem__", base=dict),
-    lambda: raising("__iter__", "__len__", "__getitem__", base=list),
-    lambda: raising("__str__", "isascii", "encode", "strip", "lower", "__eq__", base=str),
-    lambda: raising("__int__", "__index__", "__abs__", "__eq__", base=int),
-    lambda: raising("__float__", "__int__", "is_integer", "__eq__", base=float),
-    lambda: raising("__fspath__"), lambda: raising("__iter__", "__len__", base=set),
-    lambda: raising("__str__", "args", base=Exception), lambda: raising("_fields", base=tuple),
-    lambda: raising("__int__", "__float__", "__str__", base=decimal.Decimal),
 )
 
 

@@ -82,19 +82,6 @@ def raising(*elements):
     raise OSError("the disk is gone")
 
 
-def itself():
-    loop = []
-    loop.append(loop)
-    return loop
-
-
-def deep():
-    lists = [A]
-    for _ in range(5000):
-        lists = [lists]
-    return lists
-
-
 SKIPPED = "expected a record, got {}; skipped"
 OUTPUTS = [
     ([A, B], ROWS, []),
@@ -128,12 +115,6 @@ OUTPUTS = [
     (MagicMock(), [], [("", "expected a list, got MagicMock")]),
     (raising(A), ROWS[:1], [("[1]", "reading on raised OSError")]),
     (raising(), [], [("[0]", "reading on raised OSError")]),
-    (itself(), [], [("[0]", "expected a list of records, got too many lists in lists")]),
-    (
-        deep(),
-        [],
-        [("[0]" * 101, "expected a list of records, got too many lists in lists")],
-    ),
 ]
 
 
@@ -347,7 +328,8 @@ def test_a_modified_prompt_is_kept_in_the_details():
         {},
     ]
     path = "records[0].critic_outputs[{}].modified_prompt"
-    assert issues == [
+    # What is read is told before what is walked, some rows at a time.
+    assert sorted(issues) == [
         Issue(path.format(1) + ".n", "expected a finite number, got nan"),
         Issue(path.format(2), "the details have that key already; left out"),
     ]
@@ -468,7 +450,7 @@ def test_messages_passed(payload, made, told):
             handoff(1, **{"from": ["a"], "to_agent": object()}),
             (1, "", ""),
             [
-                ("events[0].payload.from", "expected text, got list"),
+                ("events[0].payload.from_agent", "expected text, got list"),
                 ("events[0].payload.to_agent", "expected text, got object"),
             ],
         ),

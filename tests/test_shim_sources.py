@@ -217,7 +217,7 @@ class Broken:
         ({"tool_permissions": [None]}, ("tool_permissions[0]", "expected a record, got None; skipped")),
         ({"tool_permissions": [{}]}, ("tool_permissions[0].name", "expected a name, got nothing")),
         ({"tool_permissions": [{"name": "a", "needs_approval": len}]},
-         ("tool_permissions[0].needs_approval", "a callable may ask: exported as true")),
+         ("tool_permissions[0].needs_approval", "expected true or false, got builtin_function_or_method")),
     ],
 )
 def test_what_an_engine_or_registry_lacks_is_told(options, told):
@@ -367,23 +367,10 @@ def test_a_bad_manifest_costs_itself_only(folder, manifest, told):
     assert payload["run"]["issues"] == [issue._asdict() for issue in issues]
 
 
-@pytest.mark.parametrize(
-    "said, told",
-    [
-        ({"step_count": 2, "event_count": 2}, []),
-        ({"step_count": None}, []),
-        ({"step_count": 0, "event_count": 9},
-         [("step_count", 2, "0"), ("event_count", 2, "9")]),
-        ({"step_count": "x"}, [("step_count", 2, "'x'")]),
-    ],
-)
-def test_lines_win_over_the_manifest(folder, said, told):
-    payload, issues = built(folder(**{**FULL, "manifest": said}))
-    assert payload["step_count"] == 2
-    assert issues == [
-        Issue(f"manifest.{name}", f"expected {count}, the number of lines, got {text}")
-        for name, count, text in told
-    ]
+@pytest.mark.parametrize("said", [2, None, 0, 9, "x"])
+def test_lines_win_over_the_manifest(folder, said):
+    payload, issues = built(folder(**{**FULL, "manifest": {"step_count": said}}))
+    assert (payload["step_count"], issues) == (2, [])
 
 
 def test_given_events_are_not_compared_with_the_manifest(folder):
@@ -410,6 +397,7 @@ def test_the_manifest_of_an_older_writer(folder):
         "success_rate": None,
         "partial": False,
         "issues": [],
+        "source": str(path),
     }
     model = {"model_id": "mine", "summary": summary}
     (path / "manifest.json").write_text(json.dumps(model), encoding="utf-8")
@@ -459,12 +447,7 @@ def test_real_folders(name):
     assert payload["run"]["partial"] is not found["has_END"]
     assert payload["run"]["stop_reason"] == said["stop_reason"]
     assert payload["run"]["success_rate"] is None
-    wrong = [
-        f"manifest.{name}_count"
-        for name, key in (("step", "steps"), ("event", "events"))
-        if said[f"{name}_count"] != found[key]
-    ]
-    assert [issue.path for issue in issues] == wrong
+    assert issues == []
 
 
 def test_a_real_render_stream_is_no_trace():
@@ -659,7 +642,6 @@ def test_an_endless_integer_in_a_file_is_told(folder, sign):
     path = folder(steps=line % (sign.encode(), b"9" * 5000))
     issues = []
     payload = build_payload(path, issues=issues)
-    assert payload["critic_traces"][0]["details"] == {"n": {"$unserializable": "builtins.int"}}
-    assert issues == [
-        ("records[0].critic_outputs[0].details.n", "expected at most 4300 digits, got int")
-    ]
+    assert payload["critic_traces"][0]["details"] == {"n": None}
+    place = "records[0].critic_outputs[0].details.n"
+    assert issues == [(place, f"expected a finite number, got {sign}inf")]

@@ -282,7 +282,8 @@ class _Reading:
             if type(value) is not list and _has(value, *names):
                 value = [value]
             elif _is_mapping(value):
-                items: Any = [*value.values()]
+                mapping: Any = value
+                items = [*mapping.values()]
                 value = items if all(_has(item, *names) for item in items) else [value]
             if value is not None and value is not _MISSING and not _is_list(value):
                 self.tell(place, f"expected a list, got {_shown(value)}")

@@ -330,7 +330,7 @@ def test_a_modified_prompt_is_kept_in_the_details():
     path = "records[0].critic_outputs[{}].modified_prompt"
     # What is read is told before what is walked, some rows at a time.
     assert sorted(issues) == [
-        Issue(path.format(1) + ".n", "expected a finite number, got nan"),
+        Issue("records[0].critic_outputs[1].details.modified_prompt.n", "expected a finite number, got nan"),
         Issue(path.format(2), "the details have that key already; left out"),
     ]
 

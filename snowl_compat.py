@@ -481,7 +481,7 @@ class _Reading:
     def marker(self, value: object, place: "_Place", why: str = "") -> "_Row":
         """What stands for a value that JSON cannot hold: a name, no address."""
         self.tell(place, f"expected JSON, got {_name(value)} {why}".rstrip())
-        named: Any = value if isinstance(value, _NAMED) else type(value)
+        named: Any = value if issubclass(type(value), _NAMED) else type(value)
         parts = [getattr(named, part, None) for part in ("__module__", "__qualname__")]
         name = ".".join(part for part in parts if isinstance(part, str))
         name = (name or named.__name__).encode("utf-8", "replace").decode("utf-8")

@@ -4,6 +4,7 @@ import threading
 import time
 
 import pytest
+from chat_rules import assert_accepted
 
 import snowl_compat
 from qitos_min import (
@@ -212,6 +213,7 @@ class Spender:
         self.calls = 0
 
     def __call__(self, messages, tools=None):
+        assert_accepted(messages, tools)
         self.calls += 1
         time.sleep(self.seconds)
         message = {"content": "Thought: on\nAction: go()"}

@@ -197,6 +197,7 @@ def _shown(value: object) -> str:
 # -- Reading by shape -----------------------------------------------------------------
 
 _MAX_DEPTH, _MAX_ITEMS = 100, 1_000_000
+_CUT = {"$truncated": "depth"}
 # Names by which one element of a list is known.
 _VERDICT = ("action", "critic_name", "score")
 _RECORD = ("critic_outputs", "phase_events", "decision", "actions", "step_id")
@@ -214,6 +215,12 @@ def _has(source: "Any", *names: str) -> bool:
         return any(name in source for name in names)
     own = getattr(source, "__dict__", ())
     return any(hasattr(type(source), name) or name in own for name in names)
+
+
+def _is_element(value: object, names: "tuple[str, ...]") -> bool:
+    """Whether it is known by a name; of objects only the action makes a verdict."""
+    lone = names is _VERDICT and not _is_mapping(value)
+    return _has(value, *(names[:1] if lone else names))
 
 
 def _is_list(value: object) -> bool:
@@ -270,7 +277,7 @@ class _Reading:
             return _MISSING
 
     def elements(
-        self, value: "Any", names: "Iterable[str]", place: "_Place"
+        self, value: "Any", names: "tuple[str, ...]", place: "_Place"
     ) -> "_Found":
         """Yield (element, place) of what should be a list of records.
 
@@ -279,18 +286,22 @@ class _Reading:
         """
         last: _Place = (place, 0)
         try:
-            if type(value) is not list and _has(value, *names):
+            if type(value) is not list and _is_element(value, names):
                 value = [value]
             elif _is_mapping(value):
                 mapping: Any = value
                 items = [*mapping.values()]
-                value = items if all(_has(item, *names) for item in items) else [value]
+                value = (
+                    items
+                    if all(_is_element(item, names) for item in items)
+                    else [value]
+                )
             if value is not None and value is not _MISSING and not _is_list(value):
                 self.tell(place, f"expected a list, got {_shown(value)}")
             found: Any = value if _is_list(value) else ()
             for index, item in enumerate(found):
                 last = spot = (place, index)
-                if type(item) is dict or _is_mapping(item) or _has(item, *names):
+                if type(item) is dict or _is_mapping(item) or _is_element(item, names):
                     yield item, spot
                 elif isinstance(item, tuple) and _has(item, "message"):
                     self.tell((None, item[0]), item[1])  # An issue of a file.
@@ -423,9 +434,9 @@ class _Reading:
         if leaf is not value:
             return self.convert(leaf, place, level)
         made: Any = None
-        if level > _MAX_DEPTH:
+        if level > _MAX_DEPTH and value != _CUT:  # The mark of a cut stands there.
             self.tell(place, f"expected at most {_MAX_DEPTH} levels")
-            return {"$truncated": "depth"}
+            return {**_CUT}
         if hasattr(kind, "__dataclass_fields__"):
             from dataclasses import fields  # Loaded already, if there is an instance.
 
@@ -731,7 +742,7 @@ _compact = json.JSONEncoder(**_strict, separators=(",", ":")).encode
 
 def _check(value: "Any", level: int) -> None:
     """Raise for too many levels, and for keys that are no text and could collide."""
-    if level > _MAX_DEPTH:
+    if level > _MAX_DEPTH and value != _CUT:
         raise ValueError(f"expected at most {_MAX_DEPTH} levels")
     if isinstance(value, dict):
         "".join(value)
@@ -1212,12 +1223,9 @@ def _tools_and_config(
     found += [_peek(run, "tool_registry"), _peek(run, "tool_permissions")]
     found += [told] if own is None else []
     names = ("export_permissions", "get_all_specs")
-    sources += [
-        part
-        for part in found
-        if _is_list(part) or any(hasattr(type(part), name) for name in names)
-    ]
+    sources += [x for x in found if _is_list(x) or _has(x, *names)]
     source = next((found for found in sources if found is not None), None)
+    source = reading.exported(source, (None, "tool_permissions"), *names)
     specs = [*reading.finished(reading.tool_rows(source))]
     configs = (options["engine_config"], engine, own)
     config = next((found for found in configs if found is not None), None)

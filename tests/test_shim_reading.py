@@ -345,7 +345,7 @@ TRACE = {"step_id": 9, "critic_name": "trace", "score": 0.9}
         ([record(0)], [TRACE], ["trace"]),
         ([record(0, None)], [TRACE], ["trace"]),
         ([], [TRACE], ["trace"]),
-        (None, thing(**TRACE), ["trace"]),
+        (None, thing(action="stop", **TRACE), ["trace"]),
         (None, [{"step_id": 3}], ["unknown"]),
         ([R0], None, ["a"]),
         (None, [None], []),
@@ -631,3 +631,31 @@ def test_a_hostile_object_anywhere_costs_itself_only(bad):
         built({"events": [handoff(**{"from": bad, "to": bad, name: bad})]})
         built([], tool_permissions=[{"name": bad, "permissions": bad, name: bad}, bad])
         built([], engine_config=bad, engine=bad)
+
+
+def test_a_cut_payload_is_valid_and_the_payload_of_itself():
+    deep = []
+    for _ in range(300):
+        deep = [deep]
+    payload = snowl_compat.build_payload([record(0, {"details": {"v": deep}})], extended=True)
+    assert snowl_compat.validate_payload(payload) == []
+    assert snowl_compat.build_payload(payload, extended=True) == payload
+    assert snowl_compat.load_payload(snowl_compat.dumps(payload)) == payload
+
+
+def test_an_object_without_an_action_is_no_verdict():
+    issues = []
+    outputs = [SimpleNamespace(score=1.0), SimpleNamespace(action="stop")]
+    (row,) = snowl_compat.critic_traces([record(0, *outputs)], issues=issues)
+    assert row["action"] == "stop"
+    what = "expected a record, got SimpleNamespace; skipped"
+    assert issues == [("records[0].critic_outputs[0]", what)]
+
+
+def test_a_registry_that_raises_has_no_number_of_tools():
+    class Registry:
+        def export_permissions(self):
+            raise OSError("no")
+
+    payload = snowl_compat.build_payload([], tool_registry=Registry())
+    assert (payload["tool_permissions"], payload["engine_config"]["tool_count"]) == ([], None)

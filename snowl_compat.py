@@ -202,6 +202,7 @@ _CUT = {"$truncated": "depth"}
 _VERDICT = ("action", "critic_name", "score")
 _RECORD = ("critic_outputs", "phase_events", "decision", "actions", "step_id")
 _EVENT = ("phase", "payload", "from_agent", "to_agent", "from", "to")
+_SPEC_EXPORTS = ("export_permissions", "get_all_specs")  # The second as released.
 _SPEC = ("name", "permissions", "spec", "needs_approval", "function")
 
 
@@ -656,7 +657,7 @@ class _Reading:
 
     def tool_rows(self, source: object) -> "_Found":
         where: _Place = (None, "tool_permissions")
-        specs = self.exported(source, where, "export_permissions", "get_all_specs")
+        specs = self.exported(source, where, *_SPEC_EXPORTS)
         for spec, place in self.elements(specs, _SPEC, where):
             spec = _peek(spec, "spec") or spec
             if _is_mapping(spec):  # Released QitOS gives a model's form, in parts.
@@ -671,9 +672,8 @@ class _Reading:
     def config_row(self, source: "Any", account: object = None) -> "_Row":
         """An engine's configuration; ``account`` is what the run says of itself."""
         where: _Place = (None, "engine_config")
-        config, facts = self.exported(source, where, "export_config"), _facts(
-            account, _SAID
-        )
+        config = self.exported(source, where, "export_config")
+        facts = _facts(account, _SAID)
         if not _is_mapping(config) and not _has(config, *_CONFIG):
             if _has(config, "agent", "budget"):
                 facts.update(_engine_facts(config))
@@ -1213,19 +1213,18 @@ def _tools_and_config(
     """
     engine, own = options["engine"], _peek(run, "engine_config")
     account = _peek(reading.init, "payload")
-    told = _peek(account, "run_meta.tools")
+    told, own_tools = _peek(account, "run_meta.tools"), _peek(run, "tool_permissions")
     if reading.handoffs and told and _peek(run, "has_config") is False:
         # After a handoff a manifest tells of the last agent's tools only.
-        own, run["tool_permissions"] = {**own, "tool_count": None}, told
+        own, own_tools = {**own, "tool_count": None}, told
     own = run if own is None and hasattr(type(run), "export_config") else own
     sources = [options["tool_permissions"], options["tool_registry"]]
     found = [_peek(engine, "tool_registry"), _peek(engine, "agent.tool_registry")]
-    found += [_peek(run, "tool_registry"), _peek(run, "tool_permissions")]
+    found += [_peek(run, "tool_registry"), own_tools]
     found += [told] if own is None else []
-    names = ("export_permissions", "get_all_specs")
-    sources += [x for x in found if _is_list(x) or _has(x, *names)]
+    sources += [x for x in found if _is_list(x) or _has(x, *_SPEC_EXPORTS)]
     source = next((found for found in sources if found is not None), None)
-    source = reading.exported(source, (None, "tool_permissions"), *names)
+    source = reading.exported(source, (None, "tool_permissions"), *_SPEC_EXPORTS)
     specs = [*reading.finished(reading.tool_rows(source))]
     configs = (options["engine_config"], engine, own)
     config = next((found for found in configs if found is not None), None)

@@ -1,13 +1,10 @@
-"""The version, and checks of the numbers that people set: counts and time limits."""
+"""Checks of the numbers that people set: counts and time limits."""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["VERSION", "check_count", "check_timeout", "is_number"]
-
-VERSION = "0.1.0"
-"""The version of this package, as requests name it."""
+__all__ = ["check_count", "check_timeout", "is_number"]
 
 
 def is_number(value: Any) -> bool:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 from ..core._json import dumps
-from ..core._limits import VERSION
+from .. import __version__
 from ..engine._replies import ModelError, server_error
 from ._stream import is_stream, response_from_events
 
@@ -200,7 +200,7 @@ def _keyed(
     opener = build_opener(*handlers)
 
     def send(body: bytes, timeout_s: float) -> HTTPResponse:
-        agent = f"qitos-min/{VERSION}"
+        agent = f"qitos-min/{__version__}"
         headers = {"Content-Type": "application/json", "User-Agent": agent}
         request = Request(url, body, headers)
         if key:

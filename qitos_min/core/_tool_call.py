@@ -246,9 +246,7 @@ def _check_ops(call: Call) -> Fault | None:
     return None
 
 
-_Check = tuple[
-    Callable[[Call], Fault | None], str, str, ToolErrorKind, ToolResultStatus
-]
+_Check = tuple[Callable[[Call], Fault | None], str, str, ToolErrorKind, ToolResultStatus]
 _WRONG: tuple[ToolErrorKind, ToolResultStatus] = ("semantic", "error")
 _FORBIDDEN: tuple[ToolErrorKind, ToolResultStatus] = ("policy", "skipped")
 # A check; code and words for when it fails itself; kind and status of a refusal.

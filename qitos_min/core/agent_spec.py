@@ -43,8 +43,7 @@ class HandoffContext(Record):
         self.strategy = ContextStrategy(self.strategy)
         if isinstance(self.shared_state_fields, str):
             raise TypeError(
-                f"shared_state_fields must be a list of names,"
-                f" got {self.shared_state_fields!r}"
+                f"shared_state_fields must be a list of names," f" got {self.shared_state_fields!r}"
             )
         if self.max_history_rounds is not None:
             check_count(self.max_history_rounds, "max_history_rounds", least=0)

@@ -70,9 +70,7 @@ class RuntimeErrorInfo:
 class QitosRuntimeError(Exception):
     """A failure of the run itself, with the category it is recorded under."""
 
-    def __init__(
-        self, message: str, category: ErrorCategory = ErrorCategory.SYSTEM
-    ) -> None:
+    def __init__(self, message: str, category: ErrorCategory = ErrorCategory.SYSTEM) -> None:
         super().__init__(message)
         self.message = message
         self.category = category

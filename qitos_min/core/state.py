@@ -9,7 +9,7 @@ from ._introspect import resolved_hints
 from ._json import to_json_value
 from ._kinds import Misfit
 from ._typed import restored
-from .errors import ErrorCategory, QitosRuntimeError
+from .errors import ErrorCategory, QitosRuntimeError, StopReason
 
 __all__ = ["StateMigrationError", "StateSchema", "StateValidationError", "restored_state"]
 
@@ -97,9 +97,12 @@ class StateSchema:
                     name,
                 )
 
-    def set_stop(self, reason: str, final_result: Any = None) -> None:
-        """Say why the run ends; an answer already there is kept without a new one."""
-        self.stop_reason = str(getattr(reason, "value", reason))
+    def set_stop(self, reason: StopReason | str, final_result: Any = None) -> None:
+        """Say why the run ends; an answer already there is kept without a new one.
+
+        Raises ``ValueError`` for a reason that is none of ``StopReason``.
+        """
+        self.stop_reason = StopReason(reason).value
         if final_result is not None:
             self.final_result = final_result
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ._drain import drained
-from ._foreign import described, guarded, settled
+from ._foreign import described, guarded
 from ._json import to_json_value
 from ._json_schema import detach_json
-from ._threads import LAST_GRACE, LeftBehind, RunThreads
+from ._threads import LAST_GRACE, LeftBehind, RunThreads, settled
 from ._tool_output import limit_output, raised
 from .tool import ToolSpec
 from .tool_result import ToolResult

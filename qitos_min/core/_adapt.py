@@ -7,13 +7,7 @@ import inspect
 from dataclasses import MISSING, fields, replace
 from typing import Any
 
-from .tool import (
-    BaseTool,
-    FunctionTool,
-    ToolMeta,
-    ToolSpec,
-    get_tool_meta,
-)
+from .tool import BaseTool, FunctionTool, ToolMeta, ToolSpec, get_tool_meta
 
 __all__ = ["as_tool", "is_function", "shown"]
 
@@ -33,15 +27,11 @@ class _ToolObject(BaseTool):
         check = getattr(self.target, "validate_input", None)
         return check(args, runtime_context) if callable(check) else None
 
-    def execute(
-        self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
-    ) -> Any:
+    def execute(self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None) -> Any:
         return self.target.execute(args, runtime_context)
 
 
-def as_tool(
-    item: Any, name: str | None = None, meta: ToolMeta | None = None
-) -> BaseTool:
+def as_tool(item: Any, name: str | None = None, meta: ToolMeta | None = None) -> BaseTool:
     """The tool that an item is or becomes; ``TypeError`` if it is none."""
     if inspect.ismethod(item) and isinstance(item.__func__, FunctionTool):
         # What a class method is, made of a tool, from Python 3.13 on.
@@ -72,9 +62,7 @@ def as_tool(
 
 def is_function(item: Any) -> bool:
     """Whether an item is a function, a method, a part of one or a tool made of one."""
-    return inspect.isroutine(item) or isinstance(
-        item, (FunctionTool, functools.partial)
-    )
+    return inspect.isroutine(item) or isinstance(item, (FunctionTool, functools.partial))
 
 
 def _check_bound(tool: FunctionTool) -> None:

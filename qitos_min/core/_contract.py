@@ -128,9 +128,7 @@ def _copied(value: Any, containers: tuple[type, ...], levels: int) -> Any:
     if not isinstance(value, dict):
         return [_copied(item, containers, levels) for item in value]
     copied = {
-        key if type(key) is str and key.isascii() else _key(key): _copied(
-            item, containers, levels
-        )
+        key if type(key) is str and key.isascii() else _key(key): _copied(item, containers, levels)
         for key, item in value.items()
     }
     if len(copied) < len(value):

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, 
 from io import IOBase
 from typing import Any
 
-from ._foreign import settled
+from ._threads import settled
 
 __all__ = ["drained"]
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ._drain import drained
-from ._foreign import described, guarded, settled
+from ._foreign import described, guarded
 from ._json import to_json_value
 from ._json_schema import detach_json
-from ._threads import LAST_GRACE, LeftBehind, RunThreads
+from ._threads import LAST_GRACE, LeftBehind, RunThreads, settled
 from ._tool_output import limit_output, raised
 from .tool import ToolSpec
 from .tool_result import ToolResult
@@ -70,9 +70,7 @@ def _allowed_attempts(call: Call) -> int:
     return policy.max_attempts
 
 
-def _may_repeat(
-    spec: ToolSpec, result: ToolResult, error: BaseException | None
-) -> bool:
+def _may_repeat(spec: ToolSpec, result: ToolResult, error: BaseException | None) -> bool:
     if error is not None:
         policy = spec.retry_policy
         kinds = (Exception,) if policy is None else policy.retryable_exceptions
@@ -83,9 +81,7 @@ def _may_repeat(
     return result.retry_disposition == "retryable"
 
 
-def _attempt(
-    call: Call, limit: float | None
-) -> tuple[ToolResult, BaseException | None]:
+def _attempt(call: Call, limit: float | None) -> tuple[ToolResult, BaseException | None]:
     """The result of one attempt and the exception of the tool, if it raised one."""
     given: list[Any] = []
 
@@ -115,9 +111,7 @@ def _attempt(
     return ToolResult.execution_error(code="invalid_tool_result", error=text), None
 
 
-def _left_behind(
-    call: Call, left: LeftBehind, limit: float | None, given: list[Any]
-) -> ToolResult:
+def _left_behind(call: Call, left: LeftBehind, limit: float | None, given: list[Any]) -> ToolResult:
     """The result of a tool that was not waited for any longer; it may have yielded."""
     late, code = {
         "timeout": (f"did not end within {limit or 0:g} s", "tool_timeout"),

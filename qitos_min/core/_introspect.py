@@ -99,9 +99,7 @@ def resolved_hints(owner: Any) -> dict[str, Any]:
     return hints
 
 
-def _evaluated(
-    owner: Any, names: dict[str, Any] | None = None
-) -> dict[str, Any] | None:
+def _evaluated(owner: Any, names: dict[str, Any] | None = None) -> dict[str, Any] | None:
     # The text of an annotation is foreign code.
     hints: dict[str, Any] | None
     hints, _ = outcome(lambda: typing.get_type_hints(owner, names, include_extras=True))
@@ -177,9 +175,7 @@ def parse_docstring(text: str | None) -> tuple[str, dict[str, str]]:
             base = max(outer + 1, indent) if base is None else base
             style = style if indent >= base else ""
         if style and line:
-            names, line = _entry(
-                style, line, indent <= (outer if base is None else base)
-            )
+            names, line = _entry(style, line, indent <= (outer if base is None else base))
             if names is not None:
                 current = [notes.setdefault(name, []) for name in names]
             for note in current:

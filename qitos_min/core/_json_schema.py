@@ -139,9 +139,7 @@ def _check_any(value: Any, members: list[Any], path: str) -> Fault | None:
     return Fault("invalid_argument_type", text)
 
 
-def _check_object(
-    value: dict[str, Any], schema: dict[str, Any], path: str
-) -> Fault | None:
+def _check_object(value: dict[str, Any], schema: dict[str, Any], path: str) -> Fault | None:
     properties = schema.get("properties", {})
     for name in schema.get("required", ()):
         if name not in value:

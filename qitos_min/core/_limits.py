@@ -21,6 +21,4 @@ def check_count(value: Any, name: str, *, least: int) -> None:
 def check_timeout(value: Any) -> None:
     """Raise ``ValueError`` unless ``value`` is None or a number of seconds above 0."""
     if value is not None and not (is_number(value) and 0 < value < float("inf")):
-        raise ValueError(
-            f"timeout_s must be a number of seconds above 0, got {value!r}"
-        )
+        raise ValueError(f"timeout_s must be a number of seconds above 0, got {value!r}")

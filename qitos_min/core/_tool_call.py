@@ -8,8 +8,9 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from ._execution import execute
-from ._foreign import described, guarded, settled, traced
+from ._foreign import described, guarded, traced
 from ._json_schema import Fault, check_value, detach_json, whole_numbers
+from ._threads import settled
 from .action import Action
 from .tool import BaseTool, ToolPermissionSpec, ToolSpec
 from .tool_result import ToolErrorKind, ToolResult, ToolResultStatus
@@ -246,9 +247,7 @@ def _check_ops(call: Call) -> Fault | None:
     return None
 
 
-_Check = tuple[
-    Callable[[Call], Fault | None], str, str, ToolErrorKind, ToolResultStatus
-]
+_Check = tuple[Callable[[Call], Fault | None], str, str, ToolErrorKind, ToolResultStatus]
 _WRONG: tuple[ToolErrorKind, ToolResultStatus] = ("semantic", "error")
 _FORBIDDEN: tuple[ToolErrorKind, ToolResultStatus] = ("policy", "skipped")
 # A check; code and words for when it fails itself; kind and status of a refusal.

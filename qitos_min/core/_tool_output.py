@@ -14,9 +14,7 @@ from .tool_result import ToolResult
 __all__ = ["limit_output", "raised"]
 
 
-def limit_output(
-    result: ToolResult, limit: int | None, context: Mapping[str, Any]
-) -> None:
+def limit_output(result: ToolResult, limit: int | None, context: Mapping[str, Any]) -> None:
     """Cut what a model is shown to ``limit`` characters; None leaves it as it is.
 
     An artifact store (``artifact_resolver`` of the context, or ``artifact_store`` of

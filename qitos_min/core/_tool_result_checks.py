@@ -160,12 +160,7 @@ FIELD_CHECKS: tuple[FieldCheck, ...] = (
     (_FIELD, "latency_ms", _is_duration, "a finite number >= 0"),
     (_FIELD, "owner_generation", or_none(is_count), "an int >= 0 or None"),
     (_FIELD, "omitted", _are_counts, "an object of ints >= 0"),
-    (
-        _FIELD,
-        "next_action",
-        or_none(_is_action),
-        "None or an object of name, args and action_id",
-    ),
+    (_FIELD, "next_action", or_none(_is_action), "None or an object of name, args and action_id"),
     (_FIELD, "metadata normalized_request provenance", _is_object, "an object"),
     (_FIELD, "declared_effects filesystem_changes", _are_objects, "an array of objects"),
     ("invalid_artifact_ref", "artifact_refs", _are_refs, "ArtifactRefs with different ids"),

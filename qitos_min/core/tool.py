@@ -68,9 +68,7 @@ class RetryPolicy:
         kinds = tuple(kinds) if isinstance(kinds, (list, set, tuple)) else (kinds,)
         for kind in kinds:
             if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-                raise TypeError(
-                    f"retryable_exceptions must contain exception types, got {kind!r}"
-                )
+                raise TypeError(f"retryable_exceptions must contain exception types, got {kind!r}")
         self.retryable_exceptions = kinds
 
     def delay(self, attempt: int) -> float:
@@ -129,9 +127,7 @@ class _ToolTraits:
             kind = type(self.permissions).__qualname__
             raise TypeError(f"permissions must be a ToolPermission, got {kind}")
         if isinstance(self.required_ops, str):
-            raise TypeError(
-                f"required_ops must be a list of texts, got {self.required_ops!r}"
-            )
+            raise TypeError(f"required_ops must be a list of texts, got {self.required_ops!r}")
 
 
 _TRAITS = tuple(item.name for item in fields(_ToolTraits))
@@ -216,12 +212,8 @@ class ToolPermissionSpec(Record):
         if not isinstance(given, Mapping):
             kind = type(given).__qualname__
             raise TypeError(f"permissions must be a mapping, got {kind}")
-        known = {
-            n: v for n, v in payload.items() if n in cls.__dataclass_fields__ and v
-        }
-        flags = {
-            item.name: bool(given.get(item.name)) for item in fields(ToolPermission)
-        }
+        known = {n: v for n, v in payload.items() if n in cls.__dataclass_fields__ and v}
+        flags = {item.name: bool(given.get(item.name)) for item in fields(ToolPermission)}
         return cls(**{"name": name, **known, "permissions": ToolPermission(**flags)})
 
 
@@ -269,9 +261,7 @@ class BaseTool:
         """A text that says what is wrong with the arguments, or None."""
         return None
 
-    def execute(
-        self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
-    ) -> Any:
+    def execute(self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None) -> Any:
         """Do the work; what is returned becomes the output of a ``ToolResult``."""
         if self._signature is None:
             kind = type(self).__qualname__
@@ -311,9 +301,7 @@ class FunctionTool(BaseTool):
             return self
         return FunctionTool(self.func.__get__(instance, owner), self.meta)
 
-    def execute(
-        self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
-    ) -> Any:
+    def execute(self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None) -> Any:
         """Call the function; the runtime's own parameters come from the context."""
         return _call_function(self.func, self._signature, args, runtime_context)
 
@@ -354,9 +342,7 @@ def get_tool_meta(func: Any) -> ToolMeta | None:
 
 
 def tool(
-    name: str | Callable[..., Any] | None = None,
-    description: str | None = None,
-    **meta: Any,
+    name: str | Callable[..., Any] | None = None, description: str | None = None, **meta: Any
 ) -> Any:
     """Mark a function as a tool; the function itself stays as it is.
 

@@ -142,9 +142,7 @@ class ToolRegistry:
         _check_name(alias)
         taken = alias if alias in self._tools else self._aliases.get(alias, target)
         if taken != target:
-            raise ValueError(
-                f"alias {alias!r} of tool {target!r} already names the tool {taken!r}"
-            )
+            raise ValueError(f"alias {alias!r} of tool {target!r} already names the tool {taken!r}")
         self._aliases[alias] = target
         return self
 
@@ -284,8 +282,7 @@ class ToolRegistry:
             other = tools.get(name) or tools.get(self._aliases.get(name, ""))
             if other is not None:
                 raise ValueError(
-                    f"tool {name!r} is {shown(other)} already, "
-                    f"it cannot be {shown(tool)} too"
+                    f"tool {name!r} is {shown(other)} already, " f"it cannot be {shown(tool)} too"
                 )
             tools[name], origins[name] = tool, origin
         self._tools.update(tools)

@@ -13,12 +13,7 @@ from ._json_schema import Fault
 from ._kinds import Form, Misfit, with_default
 from ._typed import form_of
 
-__all__ = [
-    "CallSignature",
-    "function_schema",
-    "parse_docstring",
-    "type_to_json_schema",
-]
+__all__ = ["CallSignature", "function_schema", "parse_docstring", "type_to_json_schema"]
 
 _EMPTY = inspect.Parameter.empty
 # Parameters that the runtime fills, and whether what it passes is a mapping.
@@ -159,11 +154,7 @@ def _schema(
         note = {"description": notes[name]} if name in notes else {}
         properties[name] = {**note, **with_default(getattr(form, pick), defaults[name])}
     required = [name for name, default in defaults.items() if default is _EMPTY]
-    rest = (
-        {}
-        if further is None
-        else {"additionalProperties": getattr(further, pick) or True}
-    )
+    rest = {} if further is None else {"additionalProperties": getattr(further, pick) or True}
     return {"type": "object", "properties": properties, "required": required, **rest}
 
 

@@ -301,7 +301,7 @@ class Run(Budgeted):
         """Keep what ends the run, and log it, once."""
         phase, step_id, kind = self.phase.value, self.step_id, type(error).__name__
         info = RuntimeErrorInfo(
-            category, phase, step_id, kind, error_text(error), traced(error)
+            category, error_text(error), phase, step_id, type=kind, traceback=traced(error)
         )
         self.failure = info.to_dict()
         words = (self.run_id, phase, step_id, described(error))

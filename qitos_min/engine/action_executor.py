@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..core._execution import is_cancelled
-from ..core._foreign import AT_WORK, guarded, outcome
-from ..core._threads import RunThreads
+from ..core._foreign import guarded, outcome
+from ..core._threads import AT_WORK, RunThreads
 from ..core._tool_call import call_tool, may_ask
 from ..core.action import Action, ActionExecutionPolicy
 from ..core.errors import ErrorCategory

@@ -11,12 +11,7 @@ from ..core._json import to_json_value
 from ..core._threads import RunThreads
 from ..core.agent_spec import AgentSpec
 from ..core.decision import Decision
-from ..core.errors import (
-    ErrorCategory,
-    QitosRuntimeError,
-    RuntimeErrorInfo,
-    StopReason,
-)
+from ..core.errors import ErrorCategory, QitosRuntimeError, RuntimeErrorInfo, StopReason
 from ..core.history import HistoryMessage
 from ..core.state import StateSchema
 from ..core.task import Task
@@ -78,9 +73,7 @@ class Run(Budgeted):
         """What is to be called at the end, last first."""
         # Nobody reads the conversation of a lone agent that decides by itself.
         self.talks = (
-            engine.history is not None
-            or bool(engine.agent_registry)
-            or self.seat.llm is not None
+            engine.history is not None or bool(engine.agent_registry) or self.seat.llm is not None
         )
         self.decision: Decision | None = None
         self.observation: dict[str, Any] = {}
@@ -300,9 +293,7 @@ class Run(Budgeted):
     def _keep_failure(self, error: BaseException, category: ErrorCategory) -> None:
         """Keep what ends the run, and log it, once."""
         phase, step_id, kind = self.phase.value, self.step_id, type(error).__name__
-        info = RuntimeErrorInfo(
-            category, phase, step_id, kind, error_text(error), traced(error)
-        )
+        info = RuntimeErrorInfo(category, phase, step_id, kind, error_text(error), traced(error))
         self.failure = info.to_dict()
         words = (self.run_id, phase, step_id, described(error))
         # A program's own handlers and filters may raise; the run is not theirs.

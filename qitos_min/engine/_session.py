@@ -131,9 +131,7 @@ class EngineSession:
         for record in run.records:
             run.trace.write_step(run.run_id, record)
 
-    def _init_payload(
-        self, config: dict[str, Any], specs: list[dict[str, Any]]
-    ) -> dict[str, Any]:
+    def _init_payload(self, config: dict[str, Any], specs: list[dict[str, Any]]) -> dict[str, Any]:
         run, env = self._run, self._engine.env
         task = run.task if isinstance(run.task, Task) else None
         return {

@@ -206,9 +206,7 @@ def _act(run: Run) -> bool:
             "final_answer": run.decision.final_answer,
             "action_results": run.outputs,
         }
-        run.env_result = run.foreign(
-            ErrorCategory.ENV, run.seat.env.step, taken, run.state
-        )
+        run.env_result = run.foreign(ErrorCategory.ENV, run.seat.env.step, taken, run.state)
     run.emit(RuntimePhase.ACT, stage="observation_ready")
     if run.pending_handoff is not None:
         run.hand_off(run.pending_handoff)

@@ -44,9 +44,7 @@ def critique(run: Run) -> bool:
 def _verdict(run: Run, critic: Any) -> tuple[CriticResult, BaseException | None]:
     """One critic's verdict, recorded; one that raises fails closed."""
     result, error = guarded(
-        lambda: CriticResult.from_value(
-            critic.evaluate(run.state, run.decision, list(run.outputs))
-        )
+        lambda: CriticResult.from_value(critic.evaluate(run.state, run.decision, list(run.outputs)))
     )
     if error is not None:
         text = f"critic raised {type(error).__name__}: {error_text(error)}"

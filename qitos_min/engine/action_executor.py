@@ -18,12 +18,7 @@ from ..core.tool_registry import ToolRegistry
 from ..core.tool_result import ToolResult
 from .cancellation import CancelToken
 
-__all__ = [
-    "ActionBatch",
-    "ActionExecutionPolicy",
-    "ActionExecutor",
-    "tool_invocation",
-]
+__all__ = ["ActionBatch", "ActionExecutionPolicy", "ActionExecutor", "tool_invocation"]
 
 
 @dataclass(frozen=True)
@@ -61,19 +56,13 @@ class ActionExecutor:
     """Runs batches of actions under one policy."""
 
     def __init__(
-        self,
-        tool_registry: ToolRegistry,
-        *,
-        policy: ActionExecutionPolicy | None = None,
+        self, tool_registry: ToolRegistry, *, policy: ActionExecutionPolicy | None = None
     ) -> None:
         self.tool_registry = tool_registry
         self.policy = policy if policy is not None else ActionExecutionPolicy()
 
     def execute(
-        self,
-        actions: Sequence[Action],
-        *,
-        runtime_context: Mapping[str, Any] | None = None,
+        self, actions: Sequence[Action], *, runtime_context: Mapping[str, Any] | None = None
     ) -> ActionBatch:
         """Run each action and return one result per action.
 

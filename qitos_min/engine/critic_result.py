@@ -52,9 +52,7 @@ class CriticResult(Record):
         action = getattr(result.action, "value", result.action)
         word = action.strip().lower() if isinstance(action, str) else action
         if word not in _ACTIONS:
-            raise ValueError(
-                f"unknown critic action {action!r}; known: {', '.join(_ACTIONS)}"
-            )
+            raise ValueError(f"unknown critic action {action!r}; known: {', '.join(_ACTIONS)}")
         if not isinstance(result.state_patch, (Mapping, type(None))):
             kind = type(result.state_patch).__name__
             raise ValueError(f"state_patch must be a mapping of fields, got {kind}")

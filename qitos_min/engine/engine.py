@@ -11,14 +11,7 @@ from ..core.action import ActionExecutionPolicy
 from ..core.agent_spec import AgentRegistry, AgentSpec
 from ..core.task import Task, check_limits
 from ..core.tool_registry import ToolRegistry
-from ._parts import (
-    checked_agent,
-    checked_hook,
-    checked_list,
-    checked_parser,
-    checked_part,
-    first,
-)
+from ._parts import checked_agent, checked_hook, checked_list, checked_parser, checked_part, first
 from ._protocols import Protocol, resolve_protocol
 from ._result import EngineResult, StepSummary
 from ._run import Run, Seat
@@ -216,8 +209,7 @@ class Engine:
             critic_names=[critic_name(critic) for critic in self.critics],
             stop_criteria_names=[type(c).__name__ for c in self.stop_criteria],
             has_checkpoint_store=self.checkpoint_store is not None,
-            has_tracing_provider=self.tracing_provider is not None
-            or self.trace_writer is not None,
+            has_tracing_provider=self.tracing_provider is not None or self.trace_writer is not None,
             protocol_id=self._entry_protocol.id if self._entry_protocol else None,
             delegate_depth=self.delegate_depth,
             has_shared_memory=self.shared_memory is not None,

@@ -10,12 +10,7 @@ from ..core.errors import ErrorCategory, StopReason
 
 __all__ = ["RecoveryDecision", "RecoveryPolicy", "asked", "category_of"]
 
-_RECOVERABLE = (
-    ErrorCategory.MODEL,
-    ErrorCategory.PARSE,
-    ErrorCategory.TOOL,
-    ErrorCategory.ENV,
-)
+_RECOVERABLE = (ErrorCategory.MODEL, ErrorCategory.PARSE, ErrorCategory.TOOL, ErrorCategory.ENV)
 
 
 def category_of(error: BaseException) -> ErrorCategory:
@@ -50,9 +45,7 @@ class RecoveryPolicy:
         """A new run begins."""
         self._used = 0
 
-    def handle(
-        self, state: Any, phase: str, step_id: int, exc: BaseException
-    ) -> RecoveryDecision:
+    def handle(self, state: Any, phase: str, step_id: int, exc: BaseException) -> RecoveryDecision:
         """Return what to do about ``exc``, raised in a phase of a step."""
         if category_of(exc) not in _RECOVERABLE:
             return RecoveryDecision(False, False, note="not recoverable")

@@ -83,9 +83,7 @@ class TraceWriter:
     def __repr__(self) -> str:
         return summary(self, str(self.folder))
 
-    def start(
-        self, run_id: str, config: Mapping[str, Any], specs: list[dict[str, Any]]
-    ) -> None:
+    def start(self, run_id: str, config: Mapping[str, Any], specs: list[dict[str, Any]]) -> None:
         """Make the folder and write the manifest of a run that begins or goes on.
 
         Raises ``ValueError`` for a folder that holds another run.

@@ -122,8 +122,9 @@ def _replay(run: Run, step: dict[str, Any]) -> None:
 def _stand(run: Run, last: dict[str, Any]) -> None:
     """Let the run stand where its last step left it."""
     run.outputs = to_json_value(run.records[-1].action_results)
+    run.step_id = len(run.records) - 1
     run.handoffs = last["handoffs"]
-    run.total_tokens = last["total_tokens"]
+    run.charge(last["total_tokens"])
     run.started -= last["elapsed"]
     run.instruction_patch = last["instruction_patch"]
     run.modified_prompt = last["modified_prompt"]

@@ -37,6 +37,8 @@ _KINDS = {
         "an Env", ("setup", "reset", "observe", "step", "is_terminal", "teardown"), "HostEnv"
     ),
     "history": _Kind("a History", ("append", "retrieve")),
+    "history_policy": _Kind("a HistoryPolicy"),
+    "search": _Kind("a Search", ("expand", "score", "select", "prune", "backtrack")),
     "protocol": _Kind(
         "a Protocol or the name of one", ("id", "system_prompt", "tools_argument", "parse")
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ..core._limits import check_count
 from ..core._shorten import brief, summary
@@ -17,6 +17,7 @@ from ._result import EngineResult, StepSummary
 from ._run import Run, Seat
 from ._session import EngineSession
 from ._transfer import TransferTool
+from .action_executor import ActionExecutor
 from .cancellation import CancelMode, CancelToken
 from .critic import critic_name
 from .states import ContextConfig, EngineConfig, RuntimeBudget, RuntimeEvent
@@ -24,8 +25,12 @@ from .stop_criteria import FinalResultCriteria
 
 __all__ = ["Engine", "EngineResult", "StepSummary"]
 
+StateT = TypeVar("StateT")
+ObservationT = TypeVar("ObservationT")
+ActionT = TypeVar("ActionT")
 
-class Engine:
+
+class Engine(Generic[StateT, ObservationT, ActionT]):
     """Runs an agent: decides, acts, reduces, judges and stops, step by step.
 
     Nothing of a run stays on the engine but ``last_result``, so that it can run
@@ -64,6 +69,9 @@ class Engine:
         approval_callback: Any = None,
         auto_approve: bool = False,
         runtime: Any = None,
+        history_policy: Any = None,
+        search: Any = None,
+        render_hooks: list[Any] | None = None,
     ) -> None:
         self.agent = checked_agent(agent)
         tool_registry = first(tool_registry, agent, "tool_registry", ToolRegistry())
@@ -89,12 +97,14 @@ class Engine:
         self.stop_criteria = checked_list("stop_criteria", stop_criteria, "should_stop")
         self.agent_registry = agent_registry
         self.env = checked_part("env", env)
-        self.hooks = checked_list("hooks", hooks)
+        self.hooks = checked_list("hooks", hooks) + checked_list("render_hooks", render_hooks)
         check_count(delegate_depth, "delegate_depth", least=0)
         self.delegate_depth = delegate_depth
         self.shared_memory = shared_memory
         self.protocol = protocol
         self.parser = checked_parser(first(parser, agent, "model_parser"))
+        self.history_policy = checked_part("history_policy", history_policy)
+        self.search = checked_part("search", search)
         self.history = checked_part("history", first(history, agent, "history"))
         self.checkpoint_store = checked_part(
             "checkpoint_store", first(checkpoint_store, runtime, "checkpoint_store")
@@ -106,6 +116,8 @@ class Engine:
         self.action_policy = first(
             action_execution_policy, runtime, "action_execution_policy", ActionExecutionPolicy()
         )
+        self.executor = ActionExecutor(self.tool_registry, self.action_policy)
+        """Runs batches of actions outside of a run; ``policy`` is the engine's own."""
         self.approval_callback = approval_callback
         self.artifact_resolver = getattr(runtime, "artifact_resolver", None)
         self.auto_approve = auto_approve

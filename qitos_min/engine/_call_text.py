@@ -114,9 +114,7 @@ def _literal(node: ast.expr) -> Any:
             return value
         case ast.Name(id="true" | "false" | "null" as word):
             return _WORDS[word]
-        case ast.UnaryOp(
-            op=ast.USub(), operand=ast.Constant(value=int() | float() as n)
-        ):
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as n)):
             return -n
         case ast.List(elts=items) | ast.Tuple(elts=items):
             return [_literal(item) for item in items]

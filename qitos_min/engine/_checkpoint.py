@@ -109,8 +109,7 @@ def _replay(run: Run, step: dict[str, Any]) -> None:
         record.decision = _decision(record.decision)
         record.actions = record.decision.actions
     events = [
-        RuntimeEvent(**{**event, "phase": RuntimePhase(event["phase"])})
-        for event in step["events"]
+        RuntimeEvent(**{**event, "phase": RuntimePhase(event["phase"])}) for event in step["events"]
     ]
     run.events += events
     record.phase_events = [e for e in events if e.phase is not RuntimePhase.INIT]
@@ -123,8 +122,9 @@ def _replay(run: Run, step: dict[str, Any]) -> None:
 def _stand(run: Run, last: dict[str, Any]) -> None:
     """Let the run stand where its last step left it."""
     run.outputs = to_json_value(run.records[-1].action_results)
+    run.step_id = len(run.records) - 1
     run.handoffs = last["handoffs"]
-    run.total_tokens = last["total_tokens"]
+    run.charge(last["total_tokens"])
     run.started -= last["elapsed"]
     run.instruction_patch = last["instruction_patch"]
     run.modified_prompt = last["modified_prompt"]
@@ -161,7 +161,8 @@ def _state(fresh: Any, saved: dict[str, Any]) -> Any:
     held = {n: getattr(fresh, n, None) for n in own} | getattr(fresh, "__dict__", {})
     kept = {n: v for n, v in held.items() if n not in values}
     needed = {
-        n: v for n, v in kept.items()
+        n: v
+        for n, v in kept.items()
         if n in own and own[n].default is own[n].default_factory is MISSING
     }
     if isinstance(fresh, StateSchema):

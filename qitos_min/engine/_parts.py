@@ -34,22 +34,19 @@ class _Kind:
 _KINDS = {
     "checkpoint_store": _Kind("a checkpoint store", ("append",), "FileCheckpointStore"),
     "env": _Kind(
-        "an Env",
-        ("setup", "reset", "observe", "step", "is_terminal", "teardown"),
-        "HostEnv",
+        "an Env", ("setup", "reset", "observe", "step", "is_terminal", "teardown"), "HostEnv"
     ),
     "history": _Kind("a History", ("append", "retrieve")),
+    "history_policy": _Kind("a HistoryPolicy"),
+    "search": _Kind("a Search", ("expand", "score", "select", "prune", "backtrack")),
     "protocol": _Kind(
-        "a Protocol or the name of one",
-        ("id", "system_prompt", "tools_argument", "parse"),
+        "a Protocol or the name of one", ("id", "system_prompt", "tools_argument", "parse")
     ),
     "recovery_policy": _Kind("a RecoveryPolicy", ("reset", "handle")),
     # A run reports it and asks nothing of it.
     "tracing_provider": _Kind("an object that traces"),
     "trace_writer": _Kind(
-        "a TraceWriter",
-        ("start", "write_event", "write_step", "finalize"),
-        "TraceWriter",
+        "a TraceWriter", ("start", "write_event", "write_step", "finalize"), "TraceWriter"
     ),
 }
 

@@ -54,15 +54,12 @@ End the reply after the last Action line: the results come in the next message."
 # An object that opens with a quoted key; prose in braces is passed over.
 _OBJECT = re.compile(r'\{\s*"')
 _THINKING = re.compile(
-    r"\s*(?:<(think|thinking|thought|reasoning)>.*?(?:</\1>|\Z)"
-    r"|\[THINK\].*?(?:\[/THINK\]|\Z))",
+    r"\s*(?:<(think|thinking|thought|reasoning)>.*?(?:</\1>|\Z)" r"|\[THINK\].*?(?:\[/THINK\]|\Z))",
     re.DOTALL | re.IGNORECASE,
 )
 # Templates that open the reasoning themselves leave only its end in the reply; in
 # quotes it is a word that the answer speaks of.
-_LONE_END = re.compile(
-    r"(?<![`\"'])(?:</think(?:ing)?>|\[/THINK\])(?![`\"'])", re.IGNORECASE
-)
+_LONE_END = re.compile(r"(?<![`\"'])(?:</think(?:ing)?>|\[/THINK\])(?![`\"'])", re.IGNORECASE)
 _AFTER_CALL = re.compile(r"[`*.\s]*")
 # A decision object that is broken, by its first key or by its mode on a line of its own.
 _DECISION_OBJECT = re.compile(
@@ -105,8 +102,7 @@ class Protocol:
         if self.form is None:
             return base
         lines = [
-            f"- {spec.name}: {spec.description.strip()}\n"
-            f"  arguments: {dumps(_schema(spec))}"
+            f"- {spec.name}: {spec.description.strip()}\n" f"  arguments: {dumps(_schema(spec))}"
             for spec in tools
         ]
         listed = "\n".join(["Tools:", *lines]) if lines else "There are no tools."
@@ -231,9 +227,7 @@ def _json_decision(value: dict[str, Any]) -> Decision:
         mode = "final" if value.get("final_answer") is not None else "act"
     reader = _MODES.get(mode.strip().lower()) if isinstance(mode, str) else None
     if reader is None:
-        raise ParseError(
-            f"unknown mode {mode!r:.80}, expected act, final, wait, handoff"
-        )
+        raise ParseError(f"unknown mode {mode!r:.80}, expected act, final, wait, handoff")
     thoughts = (value.get("rationale"), value.get("thought"))
     rationale = next((t for t in thoughts if isinstance(t, str) and t.strip()), None)
     return reader(value, rationale)
@@ -269,12 +263,7 @@ def _json_handoff(value: dict[str, Any], rationale: str | None) -> Decision:
 
 
 _MODES = MappingProxyType(
-    {
-        "act": _json_act,
-        "final": _json_final,
-        "wait": _json_wait,
-        "handoff": _json_handoff,
-    }
+    {"act": _json_act, "final": _json_final, "wait": _json_wait, "handoff": _json_handoff}
 )
 
 

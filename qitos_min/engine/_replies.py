@@ -110,8 +110,7 @@ def response_of(value: object) -> dict[str, Any]:
             return raw
     kind = EmptyReplyError if value is None else ModelError
     raise kind(
-        f"the model returned {type(value).__name__}, "
-        "expected text or a chat response as a dict"
+        f"the model returned {type(value).__name__}, " "expected text or a chat response as a dict"
     )
 
 
@@ -201,9 +200,7 @@ def _text_in(content: object) -> str:
         return dumps(content)
     parts = content if isinstance(content, list) else [content]
     texts = (
-        part.get("text")
-        if isinstance(part, dict) and part.get("type") in _TEXT_PARTS
-        else part
+        part.get("text") if isinstance(part, dict) and part.get("type") in _TEXT_PARTS else part
         for part in parts
     )
     return "".join(text for text in texts if isinstance(text, str))

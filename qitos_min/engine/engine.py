@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ..core._limits import check_count
 from ..core._shorten import brief, summary
@@ -11,19 +11,13 @@ from ..core.action import ActionExecutionPolicy
 from ..core.agent_spec import AgentRegistry, AgentSpec
 from ..core.task import Task, check_limits
 from ..core.tool_registry import ToolRegistry
-from ._parts import (
-    checked_agent,
-    checked_hook,
-    checked_list,
-    checked_parser,
-    checked_part,
-    first,
-)
+from ._parts import checked_agent, checked_hook, checked_list, checked_parser, checked_part, first
 from ._protocols import Protocol, resolve_protocol
 from ._result import EngineResult, StepSummary
 from ._run import Run, Seat
 from ._session import EngineSession
 from ._transfer import TransferTool
+from .action_executor import ActionExecutor
 from .cancellation import CancelMode, CancelToken
 from .critic import critic_name
 from .states import ContextConfig, EngineConfig, RuntimeBudget, RuntimeEvent
@@ -31,8 +25,12 @@ from .stop_criteria import FinalResultCriteria
 
 __all__ = ["Engine", "EngineResult", "StepSummary"]
 
+StateT = TypeVar("StateT")
+ObservationT = TypeVar("ObservationT")
+ActionT = TypeVar("ActionT")
 
-class Engine:
+
+class Engine(Generic[StateT, ObservationT, ActionT]):
     """Runs an agent: decides, acts, reduces, judges and stops, step by step.
 
     Nothing of a run stays on the engine but ``last_result``, so that it can run
@@ -71,6 +69,9 @@ class Engine:
         approval_callback: Any = None,
         auto_approve: bool = False,
         runtime: Any = None,
+        history_policy: Any = None,
+        search: Any = None,
+        render_hooks: list[Any] | None = None,
     ) -> None:
         self.agent = checked_agent(agent)
         tool_registry = first(tool_registry, agent, "tool_registry", ToolRegistry())
@@ -96,12 +97,14 @@ class Engine:
         self.stop_criteria = checked_list("stop_criteria", stop_criteria, "should_stop")
         self.agent_registry = agent_registry
         self.env = checked_part("env", env)
-        self.hooks = checked_list("hooks", hooks)
+        self.hooks = checked_list("hooks", hooks) + checked_list("render_hooks", render_hooks)
         check_count(delegate_depth, "delegate_depth", least=0)
         self.delegate_depth = delegate_depth
         self.shared_memory = shared_memory
         self.protocol = protocol
         self.parser = checked_parser(first(parser, agent, "model_parser"))
+        self.history_policy = checked_part("history_policy", history_policy)
+        self.search = checked_part("search", search)
         self.history = checked_part("history", first(history, agent, "history"))
         self.checkpoint_store = checked_part(
             "checkpoint_store", first(checkpoint_store, runtime, "checkpoint_store")
@@ -113,6 +116,8 @@ class Engine:
         self.action_policy = first(
             action_execution_policy, runtime, "action_execution_policy", ActionExecutionPolicy()
         )
+        self.executor = ActionExecutor(self.tool_registry, self.action_policy)
+        """Runs batches of actions outside of a run; ``policy`` is the engine's own."""
         self.approval_callback = approval_callback
         self.artifact_resolver = getattr(runtime, "artifact_resolver", None)
         self.auto_approve = auto_approve
@@ -216,8 +221,7 @@ class Engine:
             critic_names=[critic_name(critic) for critic in self.critics],
             stop_criteria_names=[type(c).__name__ for c in self.stop_criteria],
             has_checkpoint_store=self.checkpoint_store is not None,
-            has_tracing_provider=self.tracing_provider is not None
-            or self.trace_writer is not None,
+            has_tracing_provider=self.tracing_provider is not None or self.trace_writer is not None,
             protocol_id=self._entry_protocol.id if self._entry_protocol else None,
             delegate_depth=self.delegate_depth,
             has_shared_memory=self.shared_memory is not None,

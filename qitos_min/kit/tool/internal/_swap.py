@@ -38,9 +38,7 @@ class RollbackFailed(Exception):
         self.kept = kept
 
 
-def swap_files(
-    folder: Path, files: list[NewFile], still_wanted: Callable[[str], object]
-) -> None:
+def swap_files(folder: Path, files: list[NewFile], still_wanted: Callable[[str], object]) -> None:
     """Put all ``files`` in their places.
 
     ``still_wanted`` is asked by name before a file is written beside its place, and

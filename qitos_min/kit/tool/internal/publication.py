@@ -118,18 +118,14 @@ class SandboxPublicationTool(BaseTool):
                 "the call takes no arguments, and the environment it was made for",
             )
         if env.processes.generation != self._generation:
-            raise FileRefusal(
-                "stale_generation", "the environment was stopped after the approval"
-            )
+            raise FileRefusal("stale_generation", "the environment was stopped after the approval")
         if env.input_digest != self._expected_input_digest:
             raise FileRefusal("publication_input_mismatch", "the environment has another input")
 
     def _require_store(self, context: dict[str, Any]) -> Any:
         store = self._env.artifact_store or context.get("artifact_resolver")
         if store is None or not store.probe():
-            raise FileRefusal(
-                "artifact_store_unavailable", "no artifact store that can be written"
-            )
+            raise FileRefusal("artifact_store_unavailable", "no artifact store that can be written")
         return store
 
     def _read_output(self, index: int, name: str, store: Any) -> _Output | None:
@@ -167,9 +163,7 @@ class SandboxPublicationTool(BaseTool):
                     raise FileRefusal(code, f"{reason}, got {name!r}")
         distinct = {name.casefold() for name in self._paths}
         if not distinct or len(distinct) < len(self._paths):
-            raise FileRefusal(
-                "publication_selection_invalid", "name at least one file, each once"
-            )
+            raise FileRefusal("publication_selection_invalid", "name at least one file, each once")
         missing = set(self._paths) - {new.name for new, _ in outputs}
         if missing:
             raise FileRefusal(

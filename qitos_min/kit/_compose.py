@@ -67,9 +67,7 @@ def compose(
         for tool in EnvToolSet().tools():
             if tool.name not in registry:
                 registry.register(tool)
-        engine = Engine(
-            agent, tool_registry=registry, env=env, runtime=runtime, **engine_options
-        )
+        engine = Engine(agent, tool_registry=registry, env=env, runtime=runtime, **engine_options)
         held.callback(_restore, agent.config, dict(agent.config))
         agent.config["artifact_resolver"] = runtime.artifact_resolver
         return Composition(agent, env, registry, runtime, engine, held.pop_all())

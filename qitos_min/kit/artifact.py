@@ -40,9 +40,7 @@ class FileArtifactStore:
         self, root: str | os.PathLike[str], max_artifact_bytes: int = 16 * 1024 * 1024
     ) -> None:
         if type(max_artifact_bytes) is not int or max_artifact_bytes < 1:
-            raise ValueError(
-                f"max_artifact_bytes must be an int >= 1, got {max_artifact_bytes!r}"
-            )
+            raise ValueError(f"max_artifact_bytes must be an int >= 1, got {max_artifact_bytes!r}")
         self.root = Path(root)
         self.max_artifact_bytes = max_artifact_bytes
 
@@ -144,9 +142,7 @@ class FileArtifactStore:
 
 
 def _is_body(ref: ArtifactRef, body: bytes) -> bool:
-    return (
-        len(body) == ref.byte_length and hashlib.sha256(body).hexdigest() == ref.sha256
-    )
+    return len(body) == ref.byte_length and hashlib.sha256(body).hexdigest() == ref.sha256
 
 
 def _verify(ref: ArtifactRef, body: bytes) -> None:

@@ -58,9 +58,7 @@ class Processes:
             ValueError: ``timeout`` is not a number above 0, or ``command`` holds NUL.
         """
         if type(timeout) not in (int, float) or not 0 < timeout < float("inf"):
-            raise ValueError(
-                f"timeout must be a number of seconds above 0, got {timeout!r}"
-            )
+            raise ValueError(f"timeout must be a number of seconds above 0, got {timeout!r}")
         result: dict[str, Any] = {"status": "success", "command": command}
         # No pipes: a child that outlives its shell would keep them open.
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -77,9 +75,7 @@ class Processes:
                     self._running.discard(process)
             result["returncode"] = process.returncode
             texts = [_read_output(stream) for stream in (out, err)]
-        result["stdout"], result["stderr"] = (
-            shortened(text, _MAX_OUTPUT) for text in texts
-        )
+        result["stdout"], result["stderr"] = (shortened(text, _MAX_OUTPUT) for text in texts)
         result["truncated"] = any(len(text) > _MAX_OUTPUT for text in texts)
         return result
 
@@ -142,9 +138,7 @@ def _kill_tree(process: subprocess.Popen[str]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
     else:
         subprocess.run(
-            ["taskkill", "/T", "/F", "/PID", str(process.pid)],
-            capture_output=True,
-            check=False,
+            ["taskkill", "/T", "/F", "/PID", str(process.pid)], capture_output=True, check=False
         )
     process.wait()
 
@@ -179,9 +173,7 @@ class HostEnv(Env):
         """``workspace_root`` and the first 200 ``files`` with their ``file_count``."""
         files = self.files.list_files()
         root = str(self.files.root)
-        return EnvObservation(
-            {"workspace_root": root, "file_count": len(files), "files": files}
-        )
+        return EnvObservation({"workspace_root": root, "file_count": len(files), "files": files})
 
     def step(self, action: Any, state: Any = None) -> EnvStepResult:
         """What is there now: tools, not steps, change this environment."""
@@ -207,18 +199,12 @@ class WorkspaceEnv(HostEnv):
 
     name = "workspace_env"
 
-    def __init__(
-        self, source: str | os.PathLike[str], *, artifact_store: Any = None
-    ) -> None:
+    def __init__(self, source: str | os.PathLike[str], *, artifact_store: Any = None) -> None:
         self.source = Folder(source).root
         self.artifact_store = artifact_store
         if Path(tempfile.gettempdir()).resolve().is_relative_to(self.source):
-            raise ValueError(
-                f"source {os.fspath(source)!r} holds the folder for temporary files"
-            )
-        self._home = tempfile.TemporaryDirectory(
-            prefix="workspace-", ignore_cleanup_errors=True
-        )
+            raise ValueError(f"source {os.fspath(source)!r} holds the folder for temporary files")
+        self._home = tempfile.TemporaryDirectory(prefix="workspace-", ignore_cleanup_errors=True)
         copy = Path(self._home.name) / "copy"
         try:
             shutil.copytree(self.source, copy, symlinks=True, ignore=_special_files)
@@ -238,11 +224,7 @@ class WorkspaceEnv(HostEnv):
 def _special_files(folder: str, names: list[str]) -> list[str]:
     kinds = {name: os.lstat(os.path.join(folder, name)).st_mode for name in names}
     plain = (stat.S_ISREG, stat.S_ISDIR, stat.S_ISLNK)
-    return [
-        name
-        for name, mode in kinds.items()
-        if not any(is_kind(mode) for is_kind in plain)
-    ]
+    return [name for name, mode in kinds.items() if not any(is_kind(mode) for is_kind in plain)]
 
 
 def _walk(root: Path) -> list[str]:

@@ -70,9 +70,7 @@ class OpenAICompatibleModel:
         return f"OpenAICompatibleModel({self.model_id!r}, {self.base_url!r})"
 
     def __call__(
-        self,
-        messages: Sequence[dict[str, Any]],
-        tools: Sequence[dict[str, Any]] | None = None,
+        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None
     ) -> dict[str, Any]:
         """The response to ``messages``, with ``tools`` in the API's own form.
 

@@ -9,7 +9,7 @@ import pytest
 from published_agents import ENDS, FILES, end_of
 
 from qitos_min import Action, AgentModule, Decision, StateSchema
-from qitos_min.kit import WindowMemory
+from qitos_min.kit.memory import WindowMemory
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -45,7 +45,8 @@ def signature_gaps(place, real, ours):
         wanted = inspect.signature(real).parameters
     except (TypeError, ValueError):
         return
-    given = inspect.signature(ours).parameters
+    # A tool made of a method is described by the method.
+    given = inspect.signature(getattr(ours, "func", ours)).parameters
     kinds = {parameter.kind for parameter in given.values()}
     takes_any = KINDS.VAR_KEYWORD in kinds
     order = [p.name for p in given.values() if p.kind is not KINDS.KEYWORD_ONLY]

@@ -379,7 +379,7 @@ def test_an_interrupt_is_raised_in_the_calling_thread(mode):
 
 
 def test_an_empty_batch_is_fine():
-    batch = ActionExecutor(ToolRegistry()).execute([])
+    batch = ActionExecutor(ToolRegistry()).run_batch([])
     assert (batch.results, batch.execution["segments"]) == ([], [])
 
 

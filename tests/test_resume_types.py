@@ -382,8 +382,8 @@ def test_the_trace_of_a_resumed_run_is_whole(same, store, tmp_path):
     before = (first / "steps.jsonl").read_bytes()
     engine = worker(store, first if same else tmp_path / "b", resume=same)
     result = engine.resume(run_id)
-    is_whole(engine.trace_writer.folder, result, engine)
-    assert (engine.trace_writer.folder / "steps.jsonl").read_bytes().startswith(before)
+    is_whole(engine.trace_writer.run_dir, result, engine)
+    assert (engine.trace_writer.run_dir / "steps.jsonl").read_bytes().startswith(before)
 
 
 def drop_half_of_the_last_line(path):

@@ -27,7 +27,7 @@ class Recording:
         self.engine = engine
         self.state = state
         named = getattr(engine.trace_writer, "run_id", None)
-        self.run_id = named or f"run_{uuid.uuid4().hex[:12]}"
+        self.run_id = named if isinstance(named, str) else f"run_{uuid.uuid4().hex[:12]}"
         self.records: list[StepRecord] = []
         self.events: list[RuntimeEvent] = []
         self.record: StepRecord | None = None

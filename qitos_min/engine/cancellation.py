@@ -45,7 +45,7 @@ class CancelToken:
         try:
             wanted = CancelMode(mode)
         except ValueError:
-            known = ", ".join(m.value for m in CancelMode)
+            known = ", ".join(m.value for m in CancelMode if m is not CancelMode.NONE)
             raise ValueError(f"unknown cancel mode {mode!r}; known: {known}") from None
         with self._lock:
             if wanted is not CancelMode.NONE and self._mode is not CancelMode.IMMEDIATE:

@@ -38,7 +38,7 @@ def main(scripted, folder):
     registry.register(AgentSpec(name="expert", description="Knows", agent=Expert()))
     result = Engine(agent=desk, agent_registry=registry).run("Answer")
     return result, {
-        "available": registry.list_available(),
+        "available": len(registry.list_available()),
         "resolved": registry.resolve("expert").name,
         "handoffs": [tool.spec.name for tool in registry.get_handoff_tools()],
     }

@@ -74,7 +74,8 @@ def _call(run: Run, messages: list[dict[str, Any]], specs: list[ToolSpec]) -> Mo
     tools = run.seat.protocol.tools_argument(specs)
     options = {} if tools is None else {"tools": tools}
     sent = [dict(message) for message in messages]
-    value = run.foreign(ErrorCategory.MODEL, lambda: run.seat.llm(sent, **options))
+    ask = getattr(run.seat.llm, "call_raw", run.seat.llm)
+    value = run.foreign(ErrorCategory.MODEL, lambda: ask(sent, **options))
     raw = response_of(value)
     # A reply is paid for before anybody knows whether it can be used.
     run.charge(usage_of(raw)["total_tokens"])

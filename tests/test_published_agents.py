@@ -3,13 +3,14 @@
 ``tests/interop/test_published_agents.py`` runs the same files on the real one.
 """
 
+import importlib
 import json
 
 import pytest
 from published_agents import ENDS, FILES, end_of
 
-from qitos_min import Action, AgentModule, Decision, StateSchema
-from qitos_min.kit.memory import WindowMemory
+import qitos_min
+from qitos_min import Action, AgentModule, Decision, StateSchema, kit
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -94,14 +95,14 @@ def test_a_run_that_asks_for_none_writes_and_prints_nothing(tmp_path, monkeypatc
 
 
 def test_a_memory_stays_with_its_agent():
-    memory = WindowMemory()
+    memory = kit.WindowMemory()
     agent = Noting(memory=memory)
     assert agent.memory is memory
     assert "memory" not in agent.config
 
 
 def test_a_memory_is_reset_once_a_run():
-    class Counting(WindowMemory):
+    class Counting(kit.WindowMemory):
         resets = 0
 
         def reset(self, run_id=None):
@@ -120,3 +121,53 @@ def test_a_workspace_that_is_not_there_is_made(tmp_path):
     assert (tmp_path / "new" / "place").is_dir()
 
 
+
+
+NAMES = {
+    "qitos_min": "EnvSpec TaskResource History HistoryPolicy Memory ContextConfig RuntimeBudget"
+    " RunSpec ExperimentSpec BenchmarkRunResult",
+    "qitos_min.core": "EnvSpec HistoryPolicy Memory MemoryRecord RunSpec ExperimentSpec"
+    " BenchmarkRunResult parse_docstring function_schema",
+    "qitos_min.core.errors": "ModelExecutionError ParseExecutionError ToolExecutionError"
+    " StateExecutionError SystemExecutionError RuntimeErrorInfo classify_exception",
+    "qitos_min.core.memory": "Memory MemoryRecord",
+    "qitos_min.core.history": "History HistoryMessage HistoryPolicy",
+    "qitos_min.core.shared_memory": "InMemorySharedMemory SharedMemoryManager",
+    "qitos_min.core.tool": "build_tool_spec",
+    "qitos_min.engine": "HookContext ToolHookContext",
+    "qitos_min.engine.action_executor": "ActionExecutor",
+    "qitos_min.engine.approval": "ToolApprovalItem",
+    "qitos_min.engine.hooks": "EngineHook HookContext ToolHookContext",
+    "qitos_min.engine.recovery": "RecoveryPolicy",
+    "qitos_min.engine.run_state": "CURRENT_SCHEMA_VERSION SCHEMA_VERSION_SUMMARIES RunState",
+    "qitos_min.engine.search": "Search",
+    "qitos_min.kit": "format_action render_prompt CodingToolSet HTTPGet HTMLExtractText",
+    "qitos_min.kit.critic": "pass_through_critic self_reflection_critic PassThroughCritic"
+    " ReActSelfReflectionCritic SelfReflectionCritic",
+    "qitos_min.kit.history": "WindowHistory",
+    "qitos_min.kit.memory": "MarkdownFileMemory Memory MemoryRecord WindowMemory",
+    "qitos_min.kit.parser": "JsonDecisionParser ReActTextParser XmlDecisionParser",
+    "qitos_min.kit.planning": "NumberedPlanBuilder PlanCursor append_log format_action"
+    " parse_numbered_plan set_final",
+    "qitos_min.kit.prompts": "PLAN_DRAFT_PROMPT PLAN_EXEC_SYSTEM_PROMPT REACT_SYSTEM_PROMPT"
+    " render_prompt",
+    "qitos_min.kit.tool": "EditorToolSet HTMLExtractText HTTPGet ReadFile RunCommand WriteFile",
+    "qitos_min.kit.toolset": "CodingToolSet EditorToolSet coding_tools editor_tools",
+    "qitos_min.models": "Model OpenAICompatibleModel",
+    "qitos_min.render": "ClaudeStyleHook",
+    "qitos_min.trace": "TraceWriter",
+}
+
+
+@pytest.mark.parametrize("module", NAMES)
+def test_what_published_agents_import_is_there(module):
+    found = importlib.import_module(module)
+    assert [name for name in NAMES[module].split() if not hasattr(found, name)] == []
+
+
+@pytest.mark.parametrize(
+    "generic", ["AgentModule", "Decision", "Engine", "EngineResult", "StateAdapter"]
+)
+def test_generic_classes_can_be_subscripted(generic):
+    cls = getattr(qitos_min, generic)
+    assert cls[StateSchema] is not None

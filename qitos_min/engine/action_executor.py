@@ -96,9 +96,7 @@ class ActionExecutor:
         context = {"env": env, "state": state, "cancel_token": self.cancel_token}
         batch, execution = self._batch(actions, context)
         segment = {p: i for i, places in enumerate(execution["segments"]) for p in places}
-        return [
-            _short_result(batch, place, segment[place]) for place in range(len(batch.actions))
-        ]
+        return [_short_result(batch, place, segment[place]) for place in range(len(batch.actions))]
 
     def run_batch(
         self, actions: Sequence[Action], runtime_context: Mapping[str, Any] | None = None

@@ -49,9 +49,7 @@ class RecoveryPolicy:
         """A new run begins."""
         self._used.clear()
 
-    def handle(
-        self, state: Any, phase: str, step_id: int, exc: BaseException
-    ) -> RecoveryDecision:
+    def handle(self, state: Any, phase: str, step_id: int, exc: BaseException) -> RecoveryDecision:
         """Return what to do about ``exc``, raised in a phase of a step."""
         details = getattr(getattr(exc, "info", None), "details", None) or {}
         code, own = details.get("code"), details.get("max_recoveries")

@@ -99,6 +99,7 @@ class TraceWriter:
         resume: bool = False,
     ) -> None:
         self.run_dir = Path(output_dir, run_id) if run_id else Path(output_dir)
+        self.folder = self.run_dir
         self.run_id = run_id
         held = self._held_file()
         if held and not resume:

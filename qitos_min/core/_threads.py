@@ -18,10 +18,8 @@ from typing import Any
 from ._foreign import outcome
 from ._limits import check_timeout
 
-_GRACE = 0.1
-"""Seconds that work has to end by itself when a run cannot wait any longer."""
-LAST_GRACE = 0.5
-"""Seconds that the end of a run waits for the clean-up when something hangs."""
+_GRACE = 0.1  # Seconds that work has to end by itself when a run cannot wait any longer.
+LAST_GRACE = 0.5  # Seconds that the end of a run waits for the clean-up.
 # Ctrl-C does not reach a thread of Windows that waits for a lock.
 _LONGEST_WAIT = 0.2 if os.name == "nt" else 3600.0
 AT_WORK: contextvars.ContextVar[Work | None] = contextvars.ContextVar("AT_WORK", default=None)
@@ -166,7 +164,7 @@ class _Loop:
         self.loop, self._end = started.get()
         if self.loop is None:
             raise RuntimeError("the event loop of the run could not be started")
-        weakref.finalize(owner, self.close, 0)
+        weakref.finalize(owner, self.call, self._end.set)
 
     @staticmethod
     def _serve(started: SimpleQueue[Any]) -> None:
@@ -207,13 +205,9 @@ class RunThreads:
 
     Tools run one after the other in one daemon thread, calls that may overlap in
     several, so that the thread that called ``run`` can leave one behind that hangs: when
-    the run is cancelled at once, when its time is used up, at Ctrl-C. Contextvars of
-    the caller are seen by a tool; what it sets itself is not seen outside. The loop
-    begins with the first awaitable and ends with the run; a run within a tool shares it.
-
-    Args:
-        token: The run's ``CancelToken``, or None.
-        time_left: Gives the seconds that the run has left, or None without a limit.
+    the run is cancelled at once (by its ``CancelToken``), when its time is used up
+    (``time_left`` gives the seconds), at Ctrl-C. Contextvars of the caller are seen by a
+    tool. The loop begins with the first awaitable; a run within a tool shares it.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from ...core.tool_result import ToolResult
 from .._folder import FileRefusal
 from .._text import edit_bytes, require_digest, select_lines
 
-__all__ = ["EDITS", "READS", "attempt", "changed", "edited", "read", "ran", "written"]
+__all__ = ["EDITS", "READS", "attempt", "changed", "edited", "ran", "read", "written"]
 
 READS = {
     "read_only": True,

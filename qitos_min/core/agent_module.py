@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from .decision import ActionT, Decision
+from .decision import ActionT
 from .task import Task
 from .tool_registry import ToolRegistry
 

@@ -9,7 +9,7 @@ from ..core.decision import Decision
 from ..core.errors import ErrorCategory
 from ..core.tool import ToolSpec
 from ._conversation import conversation
-from ._handoff_runtime import last_rounds
+from ._handoff import last_rounds
 from ._protocols import Parsed
 from ._replies import (
     CutReplyError,

@@ -358,7 +358,7 @@ def test_steps_that_are_complete_stay_in_place():
             "unknown decision mode 'dance'; known: act, final, wait, branch, handoff",
         ),
         (Decision.act([]), "a decision to act needs at least one action"),
-        (Decision.act({"name": "add"}), "expected an Action, got dict"),
+        (Decision.act("add"), "expected an Action, got str"),
         (Decision.branch([]), "a decision to branch needs at least one candidate"),
         (Decision.branch(["x"]), "expected a Decision, got str"),
         (Decision("handoff"), "a decision to hand off needs the name of an agent"),

@@ -1,20 +1,8 @@
 """What agents, tools and states are made of."""
 
-from .action import (
-    Action,
-    ActionExecutionPolicy,
-    ActionKind,
-    ActionResult,
-    ActionStatus,
-)
+from .action import Action, ActionExecutionPolicy, ActionKind, ActionResult, ActionStatus
 from .agent_module import AgentModule
-from .agent_spec import (
-    AgentRegistry,
-    AgentSpec,
-    ContextStrategy,
-    HandoffContext,
-    StateAdapter,
-)
+from .agent_spec import AgentRegistry, AgentSpec, ContextStrategy, HandoffContext, StateAdapter
 from .artifact import ArtifactContractError, ArtifactRef
 from .decision import Decision
 from .env import Env, EnvCapabilityError, EnvObservation, EnvStepResult

@@ -109,19 +109,11 @@ def _observe(run: Run) -> None:
     if run.instruction_patch is not None:
         kept["instruction_patch"] = plain(run.instruction_patch)
     own = {"state": plain(run.state_before), "env": plain(view), "action_results": run.outputs}
-    run.observation = _observation({**kept, **own}, run.results)
+    run.observation = Observation({**kept, **own}, results=run.results)
     run.record.observation = kept
     run.emit(RuntimePhase.DECIDE, stage="state_ready", observation=kept)
     run.remember("observation", kept)
     run.outputs, run.results = [], []
-
-
-def _observation(values: dict[str, Any], results: list[ToolResult]) -> Any:
-    """The values with the full results as an attribute, where observations have those."""
-    seen = Observation(values)
-    if type(seen) is not dict:
-        seen.action_results = results
-    return seen
 
 
 def _checked(run: Run, decision: Any) -> Decision:
@@ -283,7 +275,7 @@ def _reduce(run: Run) -> bool:
     run.idle.clear()
     run.emit(RuntimePhase.REDUCE, stage="start")
     seen = {**run.observation, "decision": run.decision, "action_results": run.outputs}
-    seen = _observation(seen, run.results)
+    seen = Observation(seen, results=run.results)
     state = run.seat.agent.reduce(run.state, seen, run.decision)
     run.state = run.state if state is None else state
     after = run.view.of(run.state)

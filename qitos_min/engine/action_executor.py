@@ -10,8 +10,8 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from ..core._execution import is_cancelled
-from ..core._foreign import AT_WORK, guarded, outcome
-from ..core._threads import RunThreads
+from ..core._foreign import guarded, outcome
+from ..core._threads import AT_WORK, RunThreads
 from ..core._tool_call import call_tool, may_ask
 from ..core.action import Action, ActionExecutionPolicy, ActionResult, ActionStatus
 from ..core.errors import ErrorCategory

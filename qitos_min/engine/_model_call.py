@@ -62,10 +62,7 @@ def decide_with_model(run: Run) -> tuple[Decision, str]:
             again = f"That reply cannot be used: {error}. Try again."
             if isinstance(error, CutReplyError):
                 again += " Keep it short."
-            messages += [
-                {"role": "assistant", "content": said},
-                {"role": "user", "content": again},
-            ]
+            messages += [{"role": "assistant", "content": said}, {"role": "user", "content": again}]
         else:
             run.record.parser_fallback_used = last
             break

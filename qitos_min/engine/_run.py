@@ -21,7 +21,7 @@ from ..core.task import Task
 from ..core.tool_registry import ToolRegistry
 from ..core.tool_result import ToolResult
 from ._budget import Budgeted
-from ._handoff_runtime import filtered, handed_over
+from ._handoff import filtered, handed_over
 from ._plain import StateView, plain
 from ._recording import LOG
 from .cancellation import CancelMode, CancelToken

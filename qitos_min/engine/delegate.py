@@ -66,15 +66,18 @@ class DelegateTool(BaseTool):
         text = args["task"]
         if args.get("context"):
             text = f"{text}\n\nContext: {args['context']}"
+        run.stamp()
         run.emit(RuntimePhase.DELEGATE_START, agent=name, task=text)
         try:
             result = self._engine(context).run(text)
         except Exception as error:
             # What keeps a run from starting: its init_state, or the agent itself.
+            run.stamp()
             run.emit(RuntimePhase.DELEGATE_END, error=error_text(error), agent=name)
             raise
         self._merge(run, result)
         status = result.task_result.stop_reason
+        run.stamp()
         said = result.failure["message"] if result.failure else None
         run.emit(
             RuntimePhase.DELEGATE_END,

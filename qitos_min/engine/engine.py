@@ -12,12 +12,12 @@ from ..core.action import ActionExecutionPolicy
 from ..core.agent_spec import AgentRegistry, AgentSpec
 from ..core.task import Task, check_limits
 from ..core.tool_registry import ToolRegistry
+from ._handoff import TransferTool
 from ._parts import check_type, checked_hook, checked_list, checked_parser, checked_part, first
 from ._protocols import Protocol, resolve_protocol
 from ._result import EngineResult, StepSummary
 from ._run import Run, Seat
 from ._session import EngineSession
-from ._transfer import TransferTool
 from .action_executor import ActionExecutor
 from .cancellation import CancelMode, CancelToken
 from .critic import critic_name

@@ -99,12 +99,12 @@ def test_only_the_web_is_fetched(url):
     assert result.error == f"url must begin with http:// or https://, got {url!r}"
 
 
-@pytest.mark.parametrize("path, code", [("/file", "http_error"), ("/ftp", "http_failed")])
-def test_a_redirect_does_not_leave_the_web(path, code):
+@pytest.mark.parametrize("path", ["/file", "/ftp"])
+def test_a_redirect_does_not_leave_the_web(path):
     with pages() as (server, url):
-        result = get(url + path, HTTPGet(max_retries=0))
-    assert (result.status, result.error_code) == ("error", code)
-    assert PAGES[path][1]["Location"] in result.error
+        result = get(url + path)
+    assert (result.status, result.error_code) == ("error", "http_error")
+    assert result.error.startswith(f"HTTP 302 from {url}{path}: ")
 
 
 def test_a_refusal_says_the_status():

@@ -112,9 +112,8 @@ def _is_web(url: str) -> bool:
 
 class _WebOnly(HTTPRedirectHandler):
     def redirect_request(self, request: Any, *args: Any) -> Request | None:
-        if not _is_web(args[-1]):
-            raise ValueError(f"a redirect leads to {args[-1]!r:.200}")
-        return super().redirect_request(request, *args)
+        """The request for the new address, which is the last argument; None elsewhere."""
+        return super().redirect_request(request, *args) if _is_web(args[-1]) else None
 
 
 def _fetched(url: str, headers: dict[str, str], timeout: float) -> ToolResult:

@@ -180,7 +180,7 @@ def test_no_tool_leaves_the_folder(workspace, name, path):
         (EditorToolSet, EDITOR),
         (
             lambda root: CodingToolSet(
-                root, profile="editor", include_web=True, include_notebook=False,
+                root, profile="editor", enable_web=True, include_notebook=False,
                 include_tasks=False, enable_lsp=False, enable_tasks=False,
             ),
             sorted([*EDITOR, "extract_web_text", "http_get"]),
@@ -203,6 +203,12 @@ def test_what_is_not_here_is_refused_by_name(workspace, option):
     with pytest.raises(ValueError) as caught:
         CodingToolSet(workspace, **{option: True})
     assert str(caught.value) == f"{option}=True: qitos_min has no such tools, give False"
+
+
+def test_an_unknown_option_is_refused(workspace):
+    CodingToolSet(workspace, expose_legacy_aliases=True, expose_modern_names=True)
+    with pytest.raises(TypeError, match="^CodingToolSet takes no option 'other'$"):
+        CodingToolSet(workspace, other=False)
 
 
 def test_an_unknown_profile_is_refused(workspace):

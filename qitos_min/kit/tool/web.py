@@ -147,18 +147,17 @@ class _Reader(HTMLParser):
         self._links: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.texts.append(" ")
         if tag in _SILENT or tag == "title":
             self._inside.append(tag)
-        if tag == "a":
+        if tag == "a" and self._keep_links:
             self._links.append(dict(attrs).get("href") or "")
-        self.texts.append(" ")
 
     def handle_endtag(self, tag: str) -> None:
         if tag in self._inside:
             self._inside.remove(tag)
-        if tag == "a" and self._links and (link := self._links.pop()) and self._keep_links:
-            self.texts.append(f" ({link}) ")
-        self.texts.append(" ")
+        link = self._links.pop() if tag == "a" and self._links else ""
+        self.texts.append(f" ({link}) " if link else " ")
 
     def handle_data(self, data: str) -> None:
         if not _SILENT.intersection(self._inside):

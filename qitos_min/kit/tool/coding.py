@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +11,9 @@ from ...core.function_tool_decorator import function_tool
 from ...core.tool import FunctionTool, ToolPermission
 from ...core.tool_result import ToolResult
 from .._folder import FileRefusal, Folder
-from .._text import lines_of, replace_lines
+from .._text import edit_bytes, lines_of, replace_lines
 from ..env import Processes
-from ._files import EDITS, READS, attempt, changed, edited, ran, read, written
+from ._files import EDITS, READS, attempt, changed, ran, read, written
 from .web import HTMLExtractText, HTTPGet
 
 __all__ = ["CodingToolSet", "EditorToolSet", "ReadFile", "RunCommand", "WriteFile"]
@@ -111,12 +112,16 @@ class CodingToolSet:
             replace_all: Replace every occurrence.
             expected_sha256: SHA-256 that the file must still have, in hexadecimal.
         """
-        options = {"replace_all": replace_all, "expected_sha256": expected_sha256}
-        return attempt(
-            "edit",
+        return self._change(
             file_path,
-            lambda: edited(self._files, file_path, old_string, new_string, **options),
+            lambda data: edit_bytes(data, old_string, new_string, replace_all, expected_sha256),
         )
+
+    def _change(
+        self, path: str, change: Callable[[bytes], tuple[bytes, int]], message: str = ""
+    ) -> ToolResult:
+        told = _told(path=path, message=message) if message else None
+        return attempt("edit", path, lambda: changed(self._files, path, change, told))
 
     @function_tool(**READS)
     def view(self, path: str, view_range: list[int] | None = None) -> ToolResult:
@@ -150,9 +155,8 @@ class CodingToolSet:
     @function_tool(**EDITS)
     def str_replace(self, path: str, old_str: str, new_str: str = "") -> ToolResult:
         """Replace a text that occurs once in a file, exactly as it is there."""
-        told = _told(path=path, message=f"Replaced one occurrence in {path}")
-        files = self._files
-        return attempt("edit", path, lambda: edited(files, path, old_str, new_str, output=told))
+        message = f"Replaced one occurrence in {path}"
+        return self._change(path, lambda data: edit_bytes(data, old_str, new_str), message)
 
     @function_tool(**EDITS)
     def insert(self, path: str, insert_line: int, new_str: str) -> ToolResult:
@@ -164,7 +168,11 @@ class CodingToolSet:
             new_str: The text.
         """
         message = f"Inserted after line {insert_line} in {path}"
-        return self._lines(path, insert_line + 1, insert_line, new_str, message)
+
+        def change(data: bytes) -> tuple[bytes, int]:
+            return replace_lines(data, insert_line + 1, insert_line, new_str), 1
+
+        return self._change(path, change, message)
 
     @function_tool(**EDITS)
     def replace_lines(
@@ -179,15 +187,12 @@ class CodingToolSet:
             replacement: The text to put in their place.
         """
         message = f"Replaced lines {start_line} to {end_line} in {path}"
-        end_line = end_line if end_line >= start_line else -1
-        return self._lines(path, start_line, end_line, replacement, message)
 
-    def _lines(self, path: str, start: int, end: int, new: str, message: str) -> ToolResult:
         def change(data: bytes) -> tuple[bytes, int]:
-            return replace_lines(data, start, end, new), 1
+            end = end_line if end_line >= start_line else -1
+            return replace_lines(data, start_line, end, replacement), 1
 
-        told = _told(path=path, message=message)
-        return attempt("edit", path, lambda: changed(self._files, path, change, told))
+        return self._change(path, change, message)
 
     @function_tool(**READS)
     def search(self, path: str, keyword: str) -> ToolResult:

@@ -198,7 +198,8 @@ class ChangingFiles:
 def test_a_path_that_leads_elsewhere_while_editing_is_not_followed(
     workspace, outside, spot, target, code
 ):
-    from qitos_min.kit.tool._files import attempt, edited
+    from qitos_min.kit._text import edit_bytes
+    from qitos_min.kit.tool._files import attempt, changed
 
     (workspace / "sub").mkdir()
     (workspace / "sub" / "x").write_bytes(b"secret")
@@ -209,7 +210,7 @@ def test_a_path_that_leads_elsewhere_while_editing_is_not_followed(
         (workspace / spot).symlink_to(target)
 
     files = ChangingFiles(Folder(workspace), swap)
-    result = attempt("edit", "sub/x", lambda: edited(files, "sub/x", "secret", "public"))
+    result = attempt("edit", "sub/x", lambda: changed(files, "sub/x", lambda data: edit_bytes(data, "secret", "public")))
     assert (result.status, result.error_code) == ("error", code)
     assert tree(outside) == {"x": b"secret"}
     assert b"public" not in tree(workspace).values()

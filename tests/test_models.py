@@ -15,7 +15,7 @@ from model_server import DROP, STALL, ModelServer, Reply, chat
 from qitos_min.core._json import dumps
 from qitos_min.core.errors import ErrorCategory
 from qitos_min.engine._protocols import ModelError
-from qitos_min.models import OpenAICompatibleModel
+from qitos_min.models import Model, OpenAICompatibleModel
 
 KEY = "sk-fake-0123456789abcdef"
 LOOK = {"type": "object", "properties": {}}
@@ -377,8 +377,9 @@ SHAPE = "base_url must be http(s)://host[:port][/path]"
     ],
 )
 def test_arguments_that_cannot_work_are_refused_without_showing_secrets(
-    change, message
+    change, message, monkeypatch
 ):
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     arguments = {"model": "m", "base_url": "http://h/v1", **change}
     with pytest.raises(ValueError) as caught:
         OpenAICompatibleModel(**arguments)
@@ -400,3 +401,69 @@ def test_scripted_server_notices_too_many_and_too_few_requests():
     with pytest.raises(AssertionError, match="^1 requests for 0 replies$"):
         with ModelServer([]) as server:
             assert "no reply is left" in failure(make(server))
+
+
+CALLS = chat("look", [("f", {"a": 1})])
+
+
+@pytest.mark.parametrize(
+    "response, text", [(chat("hi"), "hi"), (CALLS, 'look\nAction: f({"a": 1})')]
+)
+def test_calling_a_model_gives_text(response, text):
+    with ModelServer([response]) as server:
+        assert make(server)(ASK) == text
+
+
+@pytest.mark.parametrize(
+    "options, asked, sent",
+    [
+        ({}, {}, {}),
+        ({"temperature": 0, "max_tokens": 9}, {}, {"temperature": 0, "max_tokens": 9}),
+        ({"temperature": 0.5}, {"temperature": 1, "top_p": 0.1}, {"temperature": 1, "top_p": 0.1}),
+        ({"max_tokens": 9}, {"max_tokens": None}, {}),
+    ],
+)
+def test_options_join_the_request(options, asked, sent):
+    with ModelServer(["hi"]) as server:
+        make(server, **options).call_raw(ASK, **asked)
+    assert server.requests[0].body == {"model": "scripted", "messages": ASK, **sent}
+
+
+@pytest.mark.parametrize("own", [[], [{"role": "system", "content": "other"}]])
+def test_a_system_prompt_stands_first_unless_there_is_one(own):
+    messages = own + ASK
+    with ModelServer(["hi"]) as server:
+        make(server, system_prompt="be kind")(messages)
+    first = own or [{"role": "system", "content": "be kind"}]
+    assert server.requests[0].body["messages"] == first + ASK
+    assert messages == own + ASK
+
+
+def test_the_environment_names_server_and_key(monkeypatch):
+    with ModelServer(["hi", "hi"]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        assert OpenAICompatibleModel()(ASK) == "hi"
+        # A key of the environment goes to no other server than the environment's.
+        OpenAICompatibleModel(base_url=server.base_url)(ASK)
+    first, second = server.requests
+    assert (first.body["model"], first.headers["authorization"]) == ("default", f"Bearer {KEY}")
+    assert "authorization" not in second.headers
+
+
+@pytest.mark.parametrize("option", ["timeout", "timeout_s"])
+def test_both_spellings_of_the_time_limit(option):
+    model = OpenAICompatibleModel("m", None, "http://h", None, None, None, **{option: 7})
+    assert model.timeout_s == 7
+    assert isinstance(model, Model)
+
+
+def test_own_models_write_what_the_base_calls():
+    class Echo(Model):
+        def _call_api(self, messages, **options):
+            return messages[-1]["content"]
+
+    model = Echo(model="echo", temperature=0.1)
+    assert (model(ASK), model.model, model.temperature) == (ASK[0]["content"], "echo", 0.1)
+    with pytest.raises(NotImplementedError, match=r"^Model must define _call_api\(\)$"):
+        Model()(ASK)

@@ -15,7 +15,7 @@ from itertools import chain, repeat
 
 from ._folder import FileRefusal
 
-__all__ = ["edit_bytes", "lines_of", "replace_lines", "require_digest", "select_lines"]
+__all__ = ["edit_bytes", "lines_of", "replace_lines", "select_lines"]
 
 _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(b"\r\n|\r|\n")
@@ -66,24 +66,21 @@ def select_lines(
     }
 
 
-def require_digest(data: bytes, expected_sha256: str | None) -> None:
-    """Refuse ``data`` as ``stale_file`` unless it has this SHA-256 (None: any)."""
-    if expected_sha256 is None:
-        return
-    _require_types(("expected_sha256", expected_sha256, str))
-    if hashlib.sha256(data).hexdigest() != expected_sha256.lower():
-        text = "the file changed: its SHA-256 is not the expected one"
-        raise FileRefusal("stale_file", text)
-
-
-def edit_bytes(data: bytes, old: str, new: str, replace_all: bool = False) -> tuple[bytes, int]:
+def edit_bytes(
+    data: bytes, old: str, new: str, replace_all: bool = False, expected_sha256: str | None = None
+) -> tuple[bytes, int]:
     """Replace ``old`` by ``new``; returns the new content and the number of places.
 
     Raises:
-        FileRefusal: ``invalid_edit``, ``text_not_found``, ``ambiguous_edit`` (without
-            ``replace_all``, more than one place, which may overlap),
-            ``file_is_binary`` or ``file_is_not_utf8``.
+        FileRefusal: ``stale_file`` (the SHA-256 of ``data`` is another than the
+            expected one), ``invalid_edit``, ``text_not_found``, ``ambiguous_edit`` (more
+            than one place, which may overlap), ``file_is_binary``, ``file_is_not_utf8``.
     """
+    if expected_sha256 is not None:
+        _require_types(("expected_sha256", expected_sha256, str))
+        if hashlib.sha256(data).hexdigest() != expected_sha256.lower():
+            text = "the file changed: its SHA-256 is not the expected one"
+            raise FileRefusal("stale_file", text)
     _require_types(("old", old, str), ("new", new, str), ("replace_all", replace_all, bool))
     if not old or old == new:
         text = "old and new text are the same" if old else "old text is empty"

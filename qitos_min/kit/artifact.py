@@ -25,11 +25,10 @@ class ResolvedArtifact:
 
 
 class FileArtifactStore:
-    """A folder of artifact bodies.
+    """A folder of artifact bodies, which is made when the first one comes.
 
-    Takes the folder, which is made when the first body comes, and the size in bytes
-    that no body may exceed; a size that is not a positive int is a ValueError. Any
-    number of stores, threads and processes may share one folder: a body is written
+    No body may have more than ``max_artifact_bytes``; what is not a positive int is a
+    ValueError. Stores, threads and processes may share a folder: a body is written
     beside its place and renamed, so it is there in full or not at all.
     """
 
@@ -50,22 +49,19 @@ class FileArtifactStore:
     def put(self, ref: ArtifactRef, body: bytes) -> ArtifactRef:
         """Stores ``body`` and returns ``ref``; storing it again changes nothing.
 
-        Raises TypeError for a ref or a body of another type, and ArtifactContractError:
-        invalid_artifact_reference (of another store), artifact_store_limit,
-        artifact_integrity_mismatch (the body is not the one the reference describes),
-        artifact_store_unavailable (the folder cannot be written).
+        Raises TypeError for a ref or a body of another type, and ArtifactContractError
+        when the body is not what the reference describes, is too long, or cannot be
+        written.
         """
         if not isinstance(body, bytes):
-            kind = type(body).__qualname__
-            raise TypeError(f"the body of an artifact must be bytes, got {kind}")
+            raise TypeError(f"the body of an artifact must be bytes, got {type(body).__qualname__}")
         path = self._path(ref, len(body))
         _verify(ref, body)
         try:
             if not _holds(path, ref):
                 _write(path, body)
         except OSError as error:
-            # Windows lets nobody replace a file while another thread has it open, but
-            # then that thread has stored the same body.
+            # On Windows another thread that stores the same body may be in the way.
             if not _holds(path, ref):
                 raise _unavailable(ref, "stored", error) from error
         return ref
@@ -73,14 +69,13 @@ class FileArtifactStore:
     def resolve(self, ref: ArtifactRef) -> ResolvedArtifact:
         """Reads the body of ``ref`` and verifies it.
 
-        Raises TypeError for what is no ref, and ArtifactContractError:
-        invalid_artifact_reference, artifact_store_limit, missing_required_artifact,
-        artifact_integrity_mismatch, artifact_store_unavailable (the body is there but
-        cannot be read).
+        Raises TypeError for what is no ref, and ArtifactContractError when a required
+        body is missing, and for one that is another, too long, or cannot be read.
         """
         path = self._path(ref)
         try:
-            body = _read(path, ref)
+            # One byte more than there should be is enough to see that it is too long.
+            body = read_regular(path, ref.byte_length + 1)
         except FileNotFoundError:
             if ref.required:
                 what = "is not in the store"
@@ -116,14 +111,9 @@ class FileArtifactStore:
         return self.root / ref.sha256[:2] / ref.sha256
 
 
-def _read(path: Path, ref: ArtifactRef) -> bytes:
-    # One byte more than there should be is enough to see that it is too long.
-    return read_regular(path, ref.byte_length + 1)
-
-
 def _holds(path: Path, ref: ArtifactRef) -> bool:
     try:
-        return _is_body(ref, _read(path, ref))
+        return _is_body(ref, read_regular(path))
     except OSError:
         return False
 

@@ -9,7 +9,8 @@ from ...core.function_tool_decorator import function_tool
 from ...core.tool import FunctionTool, ToolPermission
 from ...core.tool_result import ToolResult
 from .._folder import FileRefusal
-from ._files import EDITS, READS, attempt, edited, ran, read, written
+from .._text import edit_bytes
+from ._files import EDITS, READS, attempt, changed, ran, read, written
 
 __all__ = ["EnvToolSet"]
 
@@ -46,11 +47,7 @@ class EnvToolSet:
             line_offset: Number of the first line to read, from 1.
             line_limit: How many lines to read at most, from 1.
         """
-
-        def work(files: Any) -> ToolResult:
-            return read(files, path, line_offset, line_limit, first=1)
-
-        return _on_file(runtime_context, "read", path, work)
+        return _on_file(runtime_context, "read", path, read, line_offset, line_limit, 1)
 
     @function_tool(**EDITS, **_FILE)
     def edit_file(
@@ -71,12 +68,11 @@ class EnvToolSet:
             expected_sha256: SHA-256 that the file must still have, in hexadecimal.
             replace_all: Replace every occurrence.
         """
-        options = {"replace_all": replace_all, "expected_sha256": expected_sha256}
 
-        def work(files: Any) -> ToolResult:
-            return edited(files, path, old_text, replacement, **options)
+        def change(data: bytes) -> tuple[bytes, int]:
+            return edit_bytes(data, old_text, replacement, replace_all, expected_sha256)
 
-        return _on_file(runtime_context, "edit", path, work)
+        return _on_file(runtime_context, "edit", path, changed, change)
 
     @function_tool(permissions=ToolPermission(filesystem_write=True), **_FILE)
     def write_file(self, path: str, content: str, runtime_context: _Context = None) -> ToolResult:
@@ -86,7 +82,7 @@ class EnvToolSet:
             path: Path of the file, relative to the workspace.
             content: The new content, written as UTF-8.
         """
-        return _on_file(runtime_context, "write", path, lambda files: written(files, path, content))
+        return _on_file(runtime_context, "write", path, written, content)
 
     @function_tool(**READS, **_FILE)
     def list_files(
@@ -99,13 +95,13 @@ class EnvToolSet:
             limit: How many files to list at most, from 1.
         """
 
-        def work(files: Any) -> ToolResult:
+        def listed(files: Any, path: str) -> ToolResult:
             if type(limit) is not int or limit < 1:
                 raise FileRefusal("", f"limit {limit!r} is not a whole number from 1")
             found = files.list_files(path, limit + 1)
             return ToolResult(output=found[:limit], metadata={"has_more": len(found) > limit})
 
-        return _on_file(runtime_context, "list", path, work)
+        return _on_file(runtime_context, "list", path, listed)
 
     @function_tool(permissions=ToolPermission(command=True), required_ops=["process"])
     def run_command(
@@ -118,24 +114,22 @@ class EnvToolSet:
             timeout: Seconds after which the command is killed.
         """
         processes = _ops(runtime_context, "process")
-        return _missing("process") if processes is None else ran(processes, command, timeout)
+        return processes if isinstance(processes, ToolResult) else ran(processes, command, timeout)
 
 
 def _ops(context: _Context, group: str) -> Any:
+    """The environment's operations of a group, or the result that says there are none."""
     env = (context or {}).get("env")
-    return None if env is None else env.get_ops(group)
-
-
-def _missing(group: str) -> ToolResult:
+    ops = None if env is None else env.get_ops(group)
     text = f"this tool needs an environment with {group!r} operations"
-    return ToolResult.semantic_error(code="env_required", error=text)
+    return ops or ToolResult.semantic_error(code="env_required", error=text)
 
 
 def _on_file(
-    context: _Context, verb: str, path: str, work: Callable[[Any], ToolResult]
+    context: _Context, verb: str, path: str, work: Callable[..., ToolResult], *args: Any
 ) -> ToolResult:
     """What ``work`` makes of the environment's file operations, if there are any."""
     files = _ops(context, "file")
-    if files is None:
-        return _missing("file")
-    return attempt(verb, path, lambda: work(files), paths=True)
+    if isinstance(files, ToolResult):
+        return files
+    return attempt(verb, path, lambda: work(files, path, *args), paths=True)

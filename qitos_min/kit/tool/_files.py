@@ -12,9 +12,9 @@ from typing import Any
 from ...core.tool import ToolPermission
 from ...core.tool_result import ToolResult
 from .._folder import FileRefusal
-from .._text import edit_bytes, require_digest, select_lines
+from .._text import select_lines
 
-__all__ = ["EDITS", "READS", "attempt", "changed", "edited", "ran", "read", "written"]
+__all__ = ["EDITS", "READS", "attempt", "changed", "ran", "read", "written"]
 
 READS = {
     "read_only": True,
@@ -53,30 +53,11 @@ def attempt(
     )
 
 
-def read(files: Any, name: str, offset: int, limit: int, *, first: int = 0) -> ToolResult:
+def read(files: Any, name: str, offset: int, limit: int, first: int = 0) -> ToolResult:
     """Numbered lines of a file; ``first`` is what the caller calls the first line."""
     data = files.read_bytes(name)
     text, known = select_lines(data, offset, limit, first=first)
     return ToolResult(output=text, metadata={"path": str(name), "sha256": _sha256(data), **known})
-
-
-def edited(
-    files: Any,
-    name: str,
-    old: str,
-    new: str,
-    *,
-    replace_all: bool = False,
-    expected_sha256: str | None = None,
-    output: Any = None,
-) -> ToolResult:
-    """Replace text in a file, whose SHA-256 must be the expected one, if there is one."""
-
-    def replace(data: bytes) -> tuple[bytes, int]:
-        require_digest(data, expected_sha256)
-        return edit_bytes(data, old, new, replace_all)
-
-    return changed(files, name, replace, output)
 
 
 def changed(

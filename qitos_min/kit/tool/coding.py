@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +11,9 @@ from ...core.function_tool_decorator import function_tool
 from ...core.tool import FunctionTool, ToolPermission
 from ...core.tool_result import ToolResult
 from .._folder import FileRefusal, Folder
-from .._text import lines_of, replace_lines
+from .._text import edit_bytes, lines_of, replace_lines
 from ..env import Processes
-from ._files import EDITS, READS, attempt, changed, edited, ran, read, written
+from ._files import EDITS, READS, attempt, changed, ran, read, written
 from .web import HTMLExtractText, HTTPGet
 
 __all__ = ["CodingToolSet", "EditorToolSet", "ReadFile", "RunCommand", "WriteFile"]
@@ -24,6 +25,9 @@ _PROFILES = {
     "full": ("Read", "Edit", *_EDITOR)
     + ("read_file", "write_file", "append_file", "list_files", "run_command"),
 }
+_ABSENT = ("include_notebook", "include_tasks", "enable_lsp", "enable_tasks")
+_WEB = ("enable_web", "include_http_tools")
+_OPTIONS = (*_ABSENT, *_WEB, "expose_legacy_aliases", "expose_modern_names")
 _MOST_LISTED = 1000
 _MOST_MATCHES = 100
 
@@ -34,8 +38,9 @@ class CodingToolSet:
     ``shell_timeout`` is the time limit of a command in seconds. ``auto_approve=False``
     makes every tool that changes files or runs commands ask for approval. ``profile``
     is ``full``, or ``editor`` without ``Read``, ``Edit``, whole files and commands.
-    ``include_web`` adds ``HTTPGet`` and ``HTMLExtractText``; the other options are
-    QitOS's, and True asks for what is not here.
+    ``include_web`` (or ``enable_web``) adds ``HTTPGet`` and ``HTMLExtractText``. True
+    for another option of QitOS, of notebooks, tasks or a language server, asks for what
+    is not here.
 
     Raises:
         NotADirectoryError: ``workspace_root`` is not an existing folder.
@@ -51,18 +56,14 @@ class CodingToolSet:
         include_notebook: bool = False,
         *,
         include_web: bool = False,
-        include_tasks: bool = False,
-        enable_lsp: bool = False,
-        enable_tasks: bool = False,
-        enable_web: bool = False,
-        include_http_tools: bool = False,
         auto_approve: bool = True,
         profile: str = "full",
+        **options: bool,
     ) -> None:
-        asked = {"include_notebook": include_notebook, "include_tasks": include_tasks}
-        asked |= {"enable_lsp": enable_lsp, "enable_tasks": enable_tasks}
-        for option, value in asked.items():
-            if value:
+        for option, value in {"include_notebook": include_notebook, **options}.items():
+            if option not in _OPTIONS:
+                raise TypeError(f"CodingToolSet takes no option {option!r}")
+            if value and option in _ABSENT:
                 raise ValueError(f"{option}={value!r}: qitos_min has no such tools, give False")
         if profile not in _PROFILES:
             known = ", ".join(_PROFILES)
@@ -71,7 +72,7 @@ class CodingToolSet:
         self._processes = Processes(self._files.root)
         self._timeout = shell_timeout
         self._names = _PROFILES[profile]
-        self._web = include_web or enable_web or include_http_tools
+        self._web = include_web or any(options.get(name) for name in _WEB)
         self._auto_approve = auto_approve
 
     def tools(self) -> list[Any]:
@@ -79,9 +80,7 @@ class CodingToolSet:
         found = [getattr(self, name) for name in self._names]
         if not self._auto_approve:
             found = [tool if tool.spec.read_only else _asking(tool) for tool in found]
-        if self._web:
-            found += [HTTPGet(), HTMLExtractText()]
-        return found
+        return [*found, HTTPGet(), HTMLExtractText()] if self._web else found
 
     @function_tool(**READS)
     def Read(self, file_path: str, offset: int = 0, limit: int = 2000) -> ToolResult:
@@ -113,155 +112,134 @@ class CodingToolSet:
             replace_all: Replace every occurrence.
             expected_sha256: SHA-256 that the file must still have, in hexadecimal.
         """
-        options = {"replace_all": replace_all, "expected_sha256": expected_sha256}
-        return attempt(
-            "edit",
+        return self._change(
             file_path,
-            lambda: edited(self._files, file_path, old_string, new_string, **options),
+            lambda data: edit_bytes(data, old_string, new_string, replace_all, expected_sha256),
         )
+
+    def _change(
+        self, path: str, change: Callable[[bytes], tuple[bytes, int]], message: str = ""
+    ) -> ToolResult:
+        told = _told(path=path, message=message) if message else None
+        return attempt("edit", path, lambda: changed(self._files, path, change, told))
 
     @function_tool(**READS)
     def view(self, path: str, view_range: list[int] | None = None) -> ToolResult:
-        """Show lines of a text file, or the names in a folder.
+        """Show a text file, or the names in a folder.
 
         Args:
             path: Path of the file or folder, inside the workspace.
             view_range: First and last line, from 1; -1 is the last of the file.
         """
-        return attempt("read", path, lambda: self._view(path, view_range))
 
-    def _view(self, path: str, wanted: list[int] | None) -> ToolResult:
-        if self._files.find(path).is_dir():
-            return self._list(path, "entries")
-        lines, _ = lines_of(self._files.read_bytes(path))
-        first, last = (wanted if len(wanted) == 2 else (0, 0)) if wanted else (1, -1)
-        last = max(len(lines), 1) if last == -1 else last
-        if not 1 <= first <= last:
-            raise FileRefusal("invalid_read_window", f"no range of lines: {wanted!r}")
-        shown = list(enumerate(lines[first - 1 : last], first))
-        return _success(
-            path=path,
-            content="\n".join(text for _, text in shown),
-            lines=[{"line": number, "text": text} for number, text in shown],
-            total_lines=len(lines),
-            has_more=last < len(lines),
-        )
+        def work() -> ToolResult:
+            if self._files.find(path).is_dir():
+                return self._list(path, "entries")
+            lines, _ = lines_of(self._files.read_bytes(path))
+            first, last = view_range if view_range and len(view_range) == 2 else (1, -1)
+            last = max(len(lines), 1) if last == -1 else last
+            if not 1 <= first <= last or len(view_range or (1, 2)) != 2:
+                raise FileRefusal("invalid_read_window", f"no range of lines: {view_range!r}")
+            shown = lines[first - 1 : last]
+            more = {"total_lines": len(lines), "has_more": last < len(lines)}
+            numbered = [{"line": n, "text": text} for n, text in enumerate(shown, first)]
+            return _success(path=path, content="\n".join(shown), lines=numbered, **more)
+
+        return attempt("read", path, work)
 
     @function_tool(**EDITS)
     def create(self, path: str, file_text: str = "") -> ToolResult:
-        """Write a text file, new or not; missing folders are made.
-
-        Args:
-            path: Path of the file, inside the workspace.
-            file_text: The whole content.
-        """
+        """Write a whole text file inside the workspace, new or not."""
         return self._write(path, file_text, message=f"Created file: {path}")
 
     @function_tool(**EDITS)
     def str_replace(self, path: str, old_str: str, new_str: str = "") -> ToolResult:
-        """Replace a text that occurs once in a file.
-
-        Args:
-            path: Path of the file, inside the workspace.
-            old_str: The text to replace, exactly as it is in the file.
-            new_str: The text to put in its place.
-        """
-        told = _told(path=path, message=f"Replaced one occurrence in {path}")
-        return attempt(
-            "edit", path, lambda: edited(self._files, path, old_str, new_str, output=told)
-        )
+        """Replace a text that occurs once in a file, exactly as it is there."""
+        message = f"Replaced one occurrence in {path}"
+        return self._change(path, lambda data: edit_bytes(data, old_str, new_str), message)
 
     @function_tool(**EDITS)
     def insert(self, path: str, insert_line: int, new_str: str) -> ToolResult:
-        """Insert text as lines of its own behind a line of a file.
+        """Insert text as lines of its own into a file.
 
         Args:
             path: Path of the file, inside the workspace.
-            insert_line: Number of that line, or 0 for the beginning.
+            insert_line: Number of the line before the text, or 0 for the beginning.
             new_str: The text.
         """
-        where = f"Inserted after line {insert_line} in {path}"
-        return self._lines(path, insert_line + 1, insert_line, new_str, where)
+        message = f"Inserted after line {insert_line} in {path}"
+
+        def change(data: bytes) -> tuple[bytes, int]:
+            return replace_lines(data, insert_line + 1, insert_line, new_str), 1
+
+        return self._change(path, change, message)
 
     @function_tool(**EDITS)
     def replace_lines(
         self, path: str, start_line: int, end_line: int, replacement: str = ""
     ) -> ToolResult:
-        """Replace whole lines of a file.
+        """Replace whole lines of a file, or remove them.
 
         Args:
             path: Path of the file, inside the workspace.
             start_line: Number of the first line, from 1.
             end_line: Number of the last line, which is replaced too.
-            replacement: The text to put in their place; without any they are removed.
+            replacement: The text to put in their place.
         """
-        where = f"Replaced lines {start_line} to {end_line} in {path}"
-        end_line = end_line if end_line >= start_line else -1
-        return self._lines(path, start_line, end_line, replacement, where)
-
-    def _lines(self, path: str, start: int, end: int, new: str, message: str) -> ToolResult:
-        told = _told(path=path, message=message)
+        message = f"Replaced lines {start_line} to {end_line} in {path}"
 
         def change(data: bytes) -> tuple[bytes, int]:
-            return replace_lines(data, start, end, new), 1
+            end = end_line if end_line >= start_line else -1
+            return replace_lines(data, start_line, end, replacement), 1
 
-        return attempt("edit", path, lambda: changed(self._files, path, change, told))
+        return self._change(path, change, message)
 
     @function_tool(**READS)
     def search(self, path: str, keyword: str) -> ToolResult:
-        """Find the lines of a file, or of the files below a folder, that hold a text.
+        """Find the lines that hold a text, in a file or the files below a folder.
 
         Args:
             path: Path of the file or folder, inside the workspace.
             keyword: The text; upper and lower case are the same.
         """
-        return attempt("read", path, lambda: self._search(path, keyword))
 
-    def _search(self, path: str, keyword: str) -> ToolResult:
-        found: list[dict[str, Any]] = []
-        if self._files.find(path).is_dir():
-            names = self._files.list_files(path, _MOST_LISTED)
-        else:
-            names = [path]
-        for name in names:
-            try:
-                lines, _ = lines_of(self._files.read_bytes(name))
-            except (FileRefusal, OSError):
-                if name == path:
-                    raise
-                continue  # Among others, binary files have no lines.
-            found += [
+        def work() -> ToolResult:
+            below = self._files.find(path).is_dir()
+            names = self._files.list_files(path, _MOST_LISTED) if below else [path]
+            found = [
                 {"path": name, "line": number, "text": text}
-                for number, text in enumerate(lines, 1)
+                for name in names
+                for number, text in enumerate(self._lines_of(name, skip=below), 1)
                 if keyword.casefold() in text.casefold()
             ]
-        more = len(found) > _MOST_MATCHES or len(names) == _MOST_LISTED
-        matches = found[:_MOST_MATCHES]
-        return _success(path=path, matches=matches, match_count=len(found), truncated=more)
+            cut = len(found) > _MOST_MATCHES or len(names) == _MOST_LISTED
+            more = {"match_count": len(found), "truncated": cut}
+            return _success(path=path, matches=found[:_MOST_MATCHES], **more)
+
+        return attempt("read", path, work)
+
+    def _lines_of(self, name: str, skip: bool) -> list[str]:
+        try:
+            return lines_of(self._files.read_bytes(name))[0]
+        except (FileRefusal, OSError):
+            if skip:
+                return []  # Among others, binary files have no lines.
+            raise
 
     @function_tool(**READS)
     def read_file(self, filename: str) -> ToolResult:
-        """Read a whole text file.
-
-        Args:
-            filename: Path of the file, inside the workspace.
-        """
+        """Read a whole text file inside the workspace."""
 
         def work() -> ToolResult:
             data = self._files.read_bytes(filename)
-            lines, _ = lines_of(data)
-            return _success(path=filename, content="\n".join(lines), size=len(data))
+            content = "\n".join(lines_of(data)[0])
+            return _success(path=filename, content=content, size=len(data))
 
         return attempt("read", filename, work)
 
     @function_tool(**EDITS)
     def write_file(self, filename: str, content: str) -> ToolResult:
-        """Write a whole text file, new or not; missing folders are made.
-
-        Args:
-            filename: Path of the file, inside the workspace.
-            content: The whole content.
-        """
+        """Write a whole text file inside the workspace, new or not."""
         return self._write(filename, content)
 
     def _write(self, path: str, text: str, **more: str) -> ToolResult:
@@ -273,12 +251,7 @@ class CodingToolSet:
 
     @function_tool(**EDITS)
     def append_file(self, filename: str, content: str) -> ToolResult:
-        """Add text to the end of a file, which is made if there is none.
-
-        Args:
-            filename: Path of the file, inside the workspace.
-            content: The text.
-        """
+        """Add text to the end of a file, which is made if there is none."""
 
         def work() -> ToolResult:
             added = content.encode("utf-8")
@@ -292,11 +265,7 @@ class CodingToolSet:
 
     @function_tool(**READS)
     def list_files(self, path: str = ".") -> ToolResult:
-        """List what is in a folder.
-
-        Args:
-            path: Path of the folder, inside the workspace.
-        """
+        """List what is in a folder inside the workspace."""
         return attempt("list", path, lambda: self._list(path, "files"))
 
     def _list(self, path: str, label: str) -> ToolResult:
@@ -309,11 +278,7 @@ class CodingToolSet:
 
     @function_tool(permissions=ToolPermission(command=True))
     def run_command(self, command: str) -> ToolResult:
-        """Run a shell command in the workspace and wait for it.
-
-        Args:
-            command: The command line.
-        """
+        """Run a shell command in the workspace and wait for it."""
         names = ("status", "command", "returncode", "stdout", "stderr")
         return ran(self._processes, command, self._timeout, names)
 

@@ -112,9 +112,8 @@ def _is_web(url: str) -> bool:
 
 class _WebOnly(HTTPRedirectHandler):
     def redirect_request(self, request: Any, *args: Any) -> Request | None:
-        if not _is_web(args[-1]):
-            raise ValueError(f"a redirect leads to {args[-1]!r:.200}")
-        return super().redirect_request(request, *args)
+        """The request for the new address, which is the last argument; None elsewhere."""
+        return super().redirect_request(request, *args) if _is_web(args[-1]) else None
 
 
 def _fetched(url: str, headers: dict[str, str], timeout: float) -> ToolResult:
@@ -148,18 +147,17 @@ class _Reader(HTMLParser):
         self._links: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.texts.append(" ")
         if tag in _SILENT or tag == "title":
             self._inside.append(tag)
-        if tag == "a":
+        if tag == "a" and self._keep_links:
             self._links.append(dict(attrs).get("href") or "")
-        self.texts.append(" ")
 
     def handle_endtag(self, tag: str) -> None:
         if tag in self._inside:
             self._inside.remove(tag)
-        if tag == "a" and self._links and (link := self._links.pop()) and self._keep_links:
-            self.texts.append(f" ({link}) ")
-        self.texts.append(" ")
+        link = self._links.pop() if tag == "a" and self._links else ""
+        self.texts.append(f" ({link}) " if link else " ")
 
     def handle_data(self, data: str) -> None:
         if not _SILENT.intersection(self._inside):

@@ -8,7 +8,7 @@ import stat
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,20 +29,19 @@ class _RollbackFailed(Exception):
 class _Output:
     """One file on its way: written beside its place, moved there, perhaps back."""
 
-    name: str
+    target: Path
     body: bytes
     mode: int
     """Permission bits of a file that is new; a replaced one keeps its own."""
     ref: ArtifactRef
-    folder: Path
     replaces: bool
     """Whether a file of this name is in the folder already."""
-    tag: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def __post_init__(self) -> None:
-        self.target = self.folder / self.name
-        self.new = self.folder / f".{self.tag}.new"
-        self.old = self.folder / f".{self.tag}.old"
+        tag = uuid.uuid4().hex
+        self.name = self.target.name
+        self.new = self.target.with_name(f".{tag}.new")
+        self.old = self.target.with_name(f".{tag}.old")
         self.inode: int | None = None
         self.stuck = False
 
@@ -56,8 +55,7 @@ class _Output:
         self.inode = self.new.lstat().st_ino
 
     def publish(self) -> None:
-        """Move the new file to its place."""
-        # A link fails when there is a file by now.
+        """Move the new file to its place; a link fails when there is a file by now."""
         (os.replace if self.replaces else os.link)(self.new, self.target)
 
     def undo(self) -> None:
@@ -151,9 +149,7 @@ class SandboxPublicationTool(BaseTool):
             effect_state="committed",
         )
 
-    def _publish(
-        self, args: dict[str, Any], context: dict[str, Any], outputs: list[_Output]
-    ) -> None:
+    def _publish(self, args: Any, context: dict[str, Any], outputs: list[_Output]) -> None:
         """All checks in their order, then the files; ``outputs`` are told meanwhile."""
         self._require_authority(args, context)
         store = self._env.artifact_store or context.get("artifact_resolver")
@@ -161,9 +157,10 @@ class SandboxPublicationTool(BaseTool):
             text = "no artifact store that can be written"
             raise FileRefusal("artifact_store_unavailable", text)
         for index, name in enumerate(self._paths):
-            if not any(is_fault(name) for _, is_fault, _ in _PATH_FAULTS):
+            if _path_fault(name) is None:
                 outputs += self._read_output(index, name, store.resolver_key)
-        self._require_selection(outputs)
+        _raise_first(_path_fault(name) for name in self._paths)
+        self._require_selection({new.name for new in outputs})
         self._require_sources(*self._paths)
         with _locked(self._env):
             for new in outputs:
@@ -223,63 +220,65 @@ class SandboxPublicationTool(BaseTool):
         )
         # What the source holds by then must be what was copied, or nothing.
         replaces = name in self._env.input_entries
-        return [_Output(name, body, stat.S_IMODE(mode) & 0o777, ref, self._env.source, replaces)]
+        target = self._env.source / name
+        return [_Output(target, body, stat.S_IMODE(mode) & 0o777, ref, replaces)]
 
-    def _require_selection(self, outputs: list[_Output]) -> None:
-        for code, is_fault, reason in _PATH_FAULTS:
-            for name in self._paths:
-                if is_fault(name):
-                    raise FileRefusal(code, f"a path must {reason}, got {name!r}")
-        distinct = {name.casefold() for name in self._paths}
-        missing = sorted(set(self._paths) - {new.name for new in outputs})
-        if not distinct or len(distinct) < len(self._paths):
+    def _require_selection(self, found: set[str]) -> None:
+        text = ""
+        missing = sorted(set(self._paths) - found)
+        if not self._paths or len({name.casefold() for name in self._paths}) < len(self._paths):
             text = "name at least one file, each once"
-            raise FileRefusal("publication_selection_invalid", text)
-        if missing:
+        elif missing:
             text = f"not in the workspace: {', '.join(missing)}"
+        if text:
             raise FileRefusal("publication_selection_invalid", text)
 
     def _require_sources(self, *names: str) -> None:
         """Files of the source must be as they were copied."""
-        source = self._env.source
+        source, inputs = self._env.source, self._env.input_entries
         if source.resolve() != source:
             raise FileRefusal("publication_link_rejected", "the source became a link")
-        entries = {name: entry_of(source / name) for name in names}
-        inputs = self._env.input_entries
-        for code, kinds, reason in _SOURCE_FAULTS:
-            for name, entry in entries.items():
-                changed = entry != inputs.get(name, "absent")
-                if entry.startswith(kinds) and (changed or "file " not in kinds):
-                    raise FileRefusal(code, reason, name)
+        _raise_first(
+            _source_fault(name, entry_of(source / name), inputs.get(name, "absent"))
+            for name in names
+        )
 
 
-def _is_path(name: Any) -> bool:
-    if not isinstance(name, str) or not name.isprintable() or "\\" in name:
-        return False
-    return all(part not in ("", ".", "..") for part in name.split("/"))
+_Fault = tuple[int, FileRefusal] | None
+"""Its rank among the faults of the other files, and the fault."""
 
 
-_PATH_FAULTS = (
-    ("publication_path_invalid", lambda name: not _is_path(name), "be a plain relative one"),
-    (
-        "publication_protected_path",
-        lambda name: any(map(is_protected, name.split("/"))),
-        "have no protected name",
-    ),
-    ("nested_publication_unsupported", lambda name: "/" in name, "lie directly in the workspace"),
-)
+def _raise_first(faults: Iterable[_Fault]) -> None:
+    found = [fault for fault in faults if fault is not None]
+    if found:
+        raise min(found, key=lambda fault: fault[0])[1]
 
-# The first that holds is told. A link or special file has no content that could have
-# changed; it has its own code.
-_SOURCE_FAULTS = (
-    (
-        "publication_source_conflict",
-        ("file ", "absent"),
-        "changed in the source since the workspace was copied",
-    ),
-    ("publication_link_rejected", ("link ",), "a link in the source"),
-    ("publication_special_file", ("folder", "special"), "no regular file in the source"),
-)
+
+def _path_fault(name: Any) -> _Fault:
+    parts = name.split("/") if isinstance(name, str) else [""]
+    told = f", got {name!r}"
+    if any(part in ("", ".", "..") or "\\" in part or not part.isprintable() for part in parts):
+        text = "a path must be a plain relative one" + told
+        return 0, FileRefusal("publication_path_invalid", text)
+    if any(map(is_protected, parts)):
+        text = "a path must have no protected name" + told
+        return 1, FileRefusal("publication_protected_path", text)
+    if len(parts) > 1:
+        text = "a path must lie directly in the workspace" + told
+        return 2, FileRefusal("nested_publication_unsupported", text)
+    return None
+
+
+def _source_fault(name: str, entry: str, before: str) -> _Fault:
+    kind = entry.partition(" ")[0]
+    if kind == "link":
+        return 1, FileRefusal("publication_link_rejected", "a link in the source", name)
+    if kind in ("folder", "special"):
+        return 2, FileRefusal("publication_special_file", "no regular file in the source", name)
+    if entry == before:
+        return None
+    text = "changed in the source since the workspace was copied"
+    return 0, FileRefusal("publication_source_conflict", text, name)
 
 
 @contextmanager

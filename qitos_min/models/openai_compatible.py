@@ -32,6 +32,10 @@ _MAX_SHOWN = 300
 _FIRST_WAIT_S = 0.5
 _MAX_BACKOFF_S = 8.0
 _MAX_RETRY_AFTER_S = 60.0
+_URL = re.compile(
+    r"https?://(\[[0-9A-Fa-f:.]+\]|[\w-]+(\.[\w-]+)*\.?)(:(?P<port>[0-9]{1,5}))?(/[!-~]*)?",
+    re.ASCII,
+)
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -255,17 +259,12 @@ def _checked_url(url: object) -> str:
         raise ValueError(f"{wrong}; neither it nor OPENAI_BASE_URL is given")
     if not isinstance(url, str):
         raise ValueError(f"{wrong}, got {type(url).__name__}")
-    try:
-        parts = urlsplit(url)
-        host, port = (parts.hostname or "").encode("idna"), parts.port
-    except ValueError:
-        raise ValueError(wrong) from None
     if "@" in url.partition("//")[2].partition("/")[0]:
         raise ValueError(f"{wrong} without a user name or password, use api_key")
     if "?" in url or "#" in url:
         raise ValueError(f"{wrong} without a query or fragment")
-    plain = url.isascii() and url.isprintable() and " " not in url
-    if parts.scheme not in ("http", "https") or not host or port == 0 or not plain:
+    found = _URL.fullmatch(url)
+    if found is None or not 0 < int(found["port"] or 1) < 65536:
         raise ValueError(wrong if "@" in url else f"{wrong}, got {url!r}")
     return url.rstrip("/")
 

@@ -87,7 +87,7 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_PACKAGES = ("core", "engine", "kit", "models", "snowl", "trace", "view")
+_PACKAGES = ("core", "engine", "kit", "models", "render", "snowl", "trace", "view")
 _HOME = {
     **dict.fromkeys(__all__, "core"),
     **dict.fromkeys(("ContextConfig", "Engine", "EngineResult", "RuntimeBudget", "StepSummary"), "engine"),

@@ -254,7 +254,7 @@ HARMLESS = {
     "event_sink": "hook_error",
 }
 LOGGED = ("on_run_end", "trace.finalize")
-NEVER_REACHED = ("on_recover",)
+NEVER_REACHED = ("on_recover", "on_permission_denied")
 
 
 def test_every_place_of_this_file_is_reached():
@@ -534,7 +534,7 @@ def test_the_default_policy_gives_up_after_some_recoveries_in_each_run():
         errors = [flaky(ErrorCategory.MODEL) for _ in range(3)]
         result = play_agent(*errors, recovery_policy=policy)
         assert result.step_count == 3
-        assert result.events[-2].payload["note"] == "too many recoveries"
+        assert result.events[-2].payload["note"] == "max_recovery_exhausted"
 
 
 def test_an_environment_that_fails_once_is_recovered_from():

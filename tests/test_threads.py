@@ -198,7 +198,7 @@ def test_a_batch_without_a_run_can_be_cancelled_too():
     token = CancelToken()
     threading.Timer(SOON, token.cancel).start()
     started = time.monotonic()
-    batch = ActionExecutor(tools(hang)).execute(
+    batch = ActionExecutor(tools(hang)).run_batch(
         [Action("hang")] * 2, runtime_context={"cancel_token": token}
     )
     assert time.monotonic() - started < 2

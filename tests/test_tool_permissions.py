@@ -82,7 +82,7 @@ def test_rules_that_are_no_list_deny_every_call(make, mode):
     registry = registry_of(lambda: "ran", concurrency_safe=True)
     executor = ActionExecutor(registry, policy=ActionExecutionPolicy(mode))
     context = {"permission_rules": make()}
-    batch = executor.execute([Action("t"), Action("t")], runtime_context=context)
+    batch = executor.run_batch([Action("t"), Action("t")], runtime_context=context)
     for result in batch.results:
         assert outcome(result) == ("skipped", "policy", "permission_denied")
         kind = type(context["permission_rules"]).__name__

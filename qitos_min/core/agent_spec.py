@@ -160,7 +160,7 @@ class AgentRegistry:
 
     def get_handoff_tools(self) -> list[Any]:
         """Return a ``transfer_to_<name>`` tool for each agent."""
-        from ..engine._transfer import TransferTool
+        from ..engine._handoff import TransferTool
 
         return [TransferTool(spec) for spec in self]
 

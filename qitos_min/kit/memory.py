@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from ..core._limits import check_count
 from ..core.memory import Memory, MemoryRecord
 
 __all__ = ["MarkdownFileMemory", "Memory", "MemoryRecord", "WindowMemory"]
@@ -16,6 +17,7 @@ class WindowMemory(Memory):
     """Keeps the last ``window_size`` records."""
 
     def __init__(self, window_size: int = 20) -> None:
+        check_count(window_size, "window_size", least=1)
         super().__init__()
         self.window_size = window_size
 

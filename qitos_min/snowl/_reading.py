@@ -59,21 +59,15 @@ def _peek_rows(source: Any, name: str) -> list[Any]:
     return [row for row in value if row is not None] if isinstance(value, (list, tuple)) else []
 
 
-def _peek_whole(source: Any, *names: str) -> int | None:
+def _peek_whole(source: Any, name: str) -> int | None:
     """Return the integer that a field's number says exactly, else None."""
-    value = to_json_value(peek(source, *names))
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value if type(value) is int else None
-
-
-def _error_text(error: BaseException) -> str:
-    return str(to_json_value(str(error).strip()))
+    value = to_json_value(peek(source, name))
+    return int(value) if type(value) in (int, float) and value == int(value) else None
 
 
 def described(error: BaseException) -> str:
     """Return type and message of an exception."""
-    return ": ".join(filter(None, (type(error).__name__, _error_text(error))))
+    return ": ".join(filter(None, (type(error).__name__, str(to_json_value(str(error).strip())))))
 
 
 def kind_of(value: Any) -> str:
@@ -329,8 +323,8 @@ def _last_error(result: Any) -> Row:
 
 def _raised(error: BaseException) -> Row:
     lines = traceback.format_exception(error, limit=-_MOST_FRAMES)
-    traced = to_json_value("".join(lines).rstrip())
-    return {"type": type(error).__name__, "message": _error_text(error), "traceback": traced}
+    message, traced = to_json_value([str(error).strip(), "".join(lines).rstrip()])
+    return {"type": type(error).__name__, "message": message, "traceback": traced}
 
 
 def _failure_text(failure: Row) -> str:

@@ -18,6 +18,8 @@ from ._reading import described, peek, peek_text
 
 _PERMISSIONS = ("filesystem_read", "filesystem_write", "network", "command")
 _TYPES = {"string": str, "integer": int, "number": float, "boolean": bool, "array": list}
+_TYPES["object"] = dict
+_BY_NAME = inspect.Parameter.KEYWORD_ONLY
 
 
 class SnowlTool:
@@ -54,10 +56,10 @@ def _signature_of(schema: dict[str, Any]) -> inspect.Signature:
     parameters, required = [], schema.get("required") or ()
     for name, part in (schema.get("properties") or {}).items():
         if name.isidentifier() and not iskeyword(name):  # "max-results" is no parameter.
-            kind = str(part.get("type")) if isinstance(part, dict) else ""
+            kind = _TYPES.get(str(peek(part, "type")), object)
             default = inspect.Parameter.empty if name in required else None
-            known = {"default": default, "annotation": _TYPES.get(kind, object)}
-            parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, **known))
+            made = inspect.Parameter(name, _BY_NAME, annotation=kind, default=default)
+            parameters.append(made)
     return inspect.Signature(parameters)
 
 

@@ -118,10 +118,17 @@ class Trial:
     def _run_agent(self, agent: Any) -> Any:
         settings = {**(self.config.engine_kwargs or {})}
         options = {**(self.config.state_kwargs or {})}
-        steps = self.config.max_steps
+        steps, tooled = self.config.max_steps, None
         if steps is not None and _takes(peek(agent, "init_state"), "max_steps"):
             options["max_steps"] = steps
-        tooled = self._give_tools(agent, settings) if self.tools else None
+        if self.tools:
+            given = "tool_registry" in settings
+            own = settings["tool_registry"] if given else peek(agent, "tool_registry")
+            tooled = with_tools(agent, own, self.tools)
+            if given:
+                settings["tool_registry"] = tooled
+            else:
+                agent.tool_registry = tooled
         if peek(agent, "build_engine") is None:
             return _run_plain(agent, self.task, options, settings)
         if steps is not None:
@@ -130,26 +137,11 @@ class Trial:
             settings["budget"] = kind(max_steps=steps)
         self.engine = engine = agent.build_engine(**settings)
         team = peek(engine, "agent_registry")
-        # An agent may have made the team itself, in its ``build_engine``.
-        if self.tools and team is not None and team is not settings.get("agent_registry"):
+        if self.tools and team is not None:
             engine.agent_registry = team_with_tools(team, tooled, self.tools)
         if peek(engine, "register_hook") is not None:
             engine.register_hook(self)
         return None if self.cancelled else engine.run(self.task, **options)
-
-    def _give_tools(self, agent: Any, settings: Row) -> Any:
-        """Put Snowl's tools where the engine takes its tools from; the entry agent's."""
-        given = "tool_registry" in settings
-        own = settings["tool_registry"] if given else peek(agent, "tool_registry")
-        tooled = with_tools(agent, own, self.tools)
-        if given:
-            settings["tool_registry"] = tooled
-        else:
-            agent.tool_registry = tooled
-        if settings.get("agent_registry") is not None:
-            team = team_with_tools(settings["agent_registry"], tooled, self.tools)
-            settings["agent_registry"] = team
-        return tooled
 
 
 def _run_plain(agent: Any, task: str, options: Row, settings: Row) -> Any:
@@ -158,9 +150,8 @@ def _run_plain(agent: Any, task: str, options: Row, settings: Row) -> Any:
         options["engine_kwargs"] = settings
     if _takes(agent.run, "return_state"):
         options["return_state"] = True
-    if _takes(agent.run, "task"):
-        return awaited(agent.run(task=task, **options))
-    return awaited(agent.run(task, **options))
+    named = _takes(agent.run, "task")
+    return awaited(agent.run(task=task, **options) if named else agent.run(task, **options))
 
 
 def _takes(function: Any, name: str) -> bool:

@@ -23,19 +23,16 @@ _HOOKS = ("setup", "on_trial_start", "on_trial_end", "on_trial_error", "teardown
 class InstalledAgent:
     """A QitOS agent that Snowl runs, packaged with hooks on its life.
 
-    ``factory`` is a class or zero-argument callable that makes an agent for
-    each trial, or one agent object, whose trials then run one at a time.
-    ``agent_id`` is text safe in file names, by default the agent's name.
-    ``hooks`` is an object or mapping with any of ``setup(context)``,
-    ``on_trial_start(task, context)``, ``on_trial_end(task, result, payload)``,
-    ``on_trial_error(task, error)`` and ``teardown()``, sync or async.
+    ``factory`` is a class or zero-argument callable that makes an agent for each trial, or
+    one agent object, whose trials then run one at a time. ``agent_id`` is text safe in file
+    names, by default the agent's name. ``hooks`` is an object or mapping with any of
+    ``setup(context)``, ``on_trial_start(task, context)``, ``on_trial_end(task, result,
+    payload)``, ``on_trial_error(task, error)`` and ``teardown()``, sync or async.
 
-    ``config``: ``max_steps`` (at least 1) is the step budget of each run;
-    ``engine_kwargs`` go to ``build_engine``, ``state_kwargs`` to ``run``;
-    ``event_name`` is that of the payload's event; with ``strict`` the first
-    thing that had to be repaired in a payload fails its trial. Raises
-    ``SnowlCompatError`` for what it cannot use, and ``TypeError`` for a setting
-    that it does not know.
+    ``config``: ``max_steps`` (at least 1) is the step budget of each run; ``engine_kwargs``
+    go to ``build_engine``, ``state_kwargs`` to ``run``; ``event_name`` is that of the
+    payload's event; with ``strict`` the first repair of a payload fails its trial. Raises
+    ``SnowlCompatError`` for what it cannot use, ``TypeError`` for an unknown setting.
     """
 
     def __init__(
@@ -43,16 +40,16 @@ class InstalledAgent:
     ) -> None:
         self._config = Config(**config)
         self.agent_id = _checked_agent_id(agent_id, factory)
-        if not is_agent(factory) and not callable(factory):
+        shared = is_agent(factory)
+        if not shared and not callable(factory):
             text = f"expected an agent or a factory of agents, got {kind_of(factory)}"
             raise SnowlCompatError(text)
         for name in hooks if isinstance(hooks, Mapping) else ():
             if name not in _HOOKS:
                 known = ", ".join(_HOOKS)
                 raise SnowlCompatError(f"unknown hook {name!r}, expected one of {known}")
-        self._make, self._turn = factory, None
-        if is_agent(factory):
-            self._make, self._turn = lambda: factory, threading.Lock()
+        self._make = (lambda: factory) if shared else factory
+        self._turn = threading.Lock() if shared else None
         self._hooks = hooks
         self._lock = threading.Lock()  # Guards the two fields below.
         self._setup: Future[None] | None = None
@@ -68,9 +65,8 @@ class InstalledAgent:
         task = task_of(state)
         try:
             await self._hook("on_trial_start", task, context)
-            loop = asyncio.get_running_loop()
-            given = [SnowlTool(tool, loop) for tool in tools or ()]
-            trial = Trial(task, self._config, given, self._emitter(context, loop))
+            given = [SnowlTool(tool, asyncio.get_running_loop()) for tool in tools or ()]
+            trial = Trial(task, self._config, given, self._emitter(context))
             fields, error = await trial.run(self._make, self._turn)
             fill(state, fields)
             if error is not None:
@@ -89,18 +85,13 @@ class InstalledAgent:
         await self._hook("on_trial_end", task, trial.result, payload)
         return state
 
-    def _emitter(
-        self, context: Any, loop: asyncio.AbstractEventLoop
-    ) -> Callable[[Row], None] | None:
+    def _emitter(self, context: Any) -> Callable[[Row], None] | None:
         """What tells Snowl's monitor of an event, with the names that it knows."""
-        metadata = peek(context, "metadata")
+        loop, metadata = asyncio.get_running_loop(), peek(context, "metadata")
         emit = peek(metadata, "__snowl_emit_event")
-        ids = {
-            "agent_id": self.agent_id,
-            "task_id": peek_text(context, "task_id") or None,
-            "sample_id": peek_text(context, "sample_id") or None,
-            "variant_id": peek_text(metadata, "variant_id") or "default",
-        }
+        ids = {name: peek_text(context, name) or None for name in ("task_id", "sample_id")}
+        ids["agent_id"] = self.agent_id
+        ids["variant_id"] = peek_text(metadata, "variant_id") or "default"
 
         def send(event: Row) -> None:
             # A loop that is closed, or a monitor that raises, is no matter of the run.

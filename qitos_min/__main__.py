@@ -1,6 +1,7 @@
 """A run to look at: ``python -m qitos_min [--trace DIR]`` prints its payload.
 
-``python -m qitos_min show RUN`` shows a run that was kept, this one or any other.
+``python -m qitos_min view RUN`` makes a page of a run that was kept, this one or any
+other; ``python -m qitos_min show RUN`` shows it in a terminal.
 A planner reads a weather log, a critic sends a guess back once, and a writer
 takes over to publish the report, which needs approval. No model, no network.
 """
@@ -29,7 +30,7 @@ from .core import (
     function_tool,
 )
 from .engine import CriticResult, Engine, RuntimeBudget, critic
-from .view import show
+from .view import show, view
 
 __all__ = ["build_engine", "main"]
 
@@ -137,8 +138,7 @@ def build_engine(*, llm: Any = None, trace_writer: Any = None) -> Engine:
     """Return the example's engine; with ``llm`` a model decides for both agents."""
     tools = ToolRegistry().register(read_log).register(average)
     tools.register(
-        publish,
-        meta=ToolMeta(permissions=ToolPermission(network=True), needs_approval=True),
+        publish, meta=ToolMeta(permissions=ToolPermission(network=True), needs_approval=True)
     )
     planner = Planner(tool_registry=tools, llm=llm)
     writer = Writer(tool_registry=tools, llm=llm)
@@ -169,13 +169,20 @@ def main(argv: list[str] | None = None) -> int:
         help="where the model is served (default: %(default)s)",
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    shown = commands.add_parser("show", help="a run at a glance, for people")
-    shown.add_argument(
-        "run", metavar="RUN", help="a trace folder, a JSON file, or - for standard input"
-    )
+    kinds = "a trace folder, a JSON file, or - for standard input"
+    viewed = commands.add_parser("view", help="a page of runs, for a browser")
+    viewed.add_argument("runs", metavar="RUN", nargs="+", help=kinds)
+    viewed.add_argument("-o", metavar="FILE", dest="output", help="default: view.html in RUN")
+    shown = commands.add_parser("show", help="a run in the terminal")
+    shown.add_argument("run", metavar="RUN", help=kinds)
+    shown.add_argument("--width", metavar="N", type=int, help="columns, 40 or more")
     args = parser.parse_args(argv)
     if args.command == "show":
-        return show(args.run)
+        return show(args.run, args.width)
+    if args.command == "view":
+        if args.output is None and (len(args.runs) > 1 or args.runs == ["-"]):
+            viewed.error("several runs, or standard input, need -o FILE")
+        return view(args.runs, args.output)
     llm = writer = None
     if args.model is not None:
         key = os.environ.get("OPENAI_API_KEY")

@@ -1,0 +1,406 @@
+"""One model of a run for people; both pages are made of it.
+
+Runs are read through ``snowl_compat``'s public names only. The lines of a run may hold any
+JSON value anywhere, so that a value of another type than expected reads as one that is missing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import chain, zip_longest
+from typing import Any
+
+from snowl_compat import build_payload, dumps, read_run
+
+__all__ = ["EDGE", "Call", "Run", "Step", "calls", "duration", "load", "printable", "words"]
+
+EDGE = 200
+"""Steps at either end of a run that are shown whatever happened in them."""
+_OUTSIDE = {"INIT", "END", "SESSION_START", "SESSION_END"}
+"""Phases that belong to the run and to no step, like those of toolsets."""
+_BUDGET_WORDS = {
+    "budget_max_steps": "steps",
+    "budget_max_runtime_seconds": "seconds",
+    "budget_max_tokens": "tokens",
+}
+_SPEC_WORDS = {
+    "needs_approval": "asks first",
+    "read_only": "read only",
+    "concurrency_safe": "parallel",
+}
+
+
+@dataclass(frozen=True)
+class Call:
+    """One tool call of a step; times in seconds since the run began."""
+
+    name: str
+    args: Any
+    status: str
+    error: str
+    result: Any
+    began: float
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step; ``record`` is None when the page leaves its details out."""
+
+    position: int
+    number: Any
+    agent: str
+    began: float
+    ended: float
+    marks: tuple[str, ...]
+    """Of ``error``, ``retry``, ``stop`` and ``handoff``."""
+    record: Mapping[str, Any] | None
+    errors: tuple[str, ...]
+    critics: tuple[Mapping[str, Any], ...]
+    acted: float
+    """When its tools began."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What both pages show of a run."""
+
+    payload: Mapping[str, Any]
+    """The extended payload."""
+    task: Any
+    steps: tuple[Step, ...]
+    failures: tuple[Mapping[str, Any], ...]
+    timed: bool
+    """Whether times are seconds; without any in the trace a step is one long."""
+    length: float
+    """From the begin of the first step to the end of the last, never 0."""
+
+    @property
+    def name(self) -> str:
+        """The run's id, or else where it was read from."""
+        run = self.payload["run"]
+        return words(run["run_id"] or run["source"] or "run")
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Label -> value of the head; what is not known is not in it."""
+        run, config = self.payload["run"], self.payload["engine_config"]
+        counted = (run["tool_calls_by_name"] or {}).items()
+        complete = {True: "no: there is no END event", False: "yes"}
+        return _said(
+            {
+                "run": run["run_id"],
+                "task": self.task,
+                "agent": config["agent_name"],
+                "model": config["model_id"],
+                "steps": self.payload["step_count"],
+                "stop reason": run["stop_reason"],
+                "complete": complete.get(run["partial"]),
+                "result": run["final_result"],
+                "seconds": run["runtime_seconds"],
+                "tokens": run["total_tokens"],
+                "tool calls": ", ".join(f"{words(count)} {name}" for name, count in counted),
+                "success rate": run["success_rate"],
+            }
+        )
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        """Label -> value of how the engine was configured."""
+        config = self.payload["engine_config"]
+        budget = {word: config[name] for name, word in _BUDGET_WORDS.items()}
+        attached = [name[4:].replace("_", " ") for name, value in config.items() if value is True]
+        return _said(
+            {
+                "budget": ", ".join(f"{n} {word}" for word, n in budget.items() if n is not None),
+                "protocol": config["protocol_id"],
+                "critics": ", ".join(config["critic_names"]),
+                "stop criteria": ", ".join(config["stop_criteria_names"]),
+                "attached": ", ".join(attached),
+                "delegated": config["delegate_depth"] or None,
+            }
+        )
+
+    @property
+    def tools(self) -> list[tuple[str, str, str, str]]:
+        """Name, what it may use, notes and description of each tool."""
+        rows = []
+        for spec in self.payload["tool_permissions"]:
+            allowed = [name.replace("_", " ") for name, flag in spec["permissions"].items() if flag]
+            notes = [word for name, word in _SPEC_WORDS.items() if spec[name]]
+            notes += [f"needs {name}" for name in spec["required_ops"]]
+            rows.append((spec["name"], ", ".join(allowed), ", ".join(notes), spec["description"]))
+        return rows
+
+    @property
+    def score(self) -> float | None:
+        """The last score that a critic gave."""
+        scores = [row["score"] for row in self.payload["critic_traces"]]
+        return next((score for score in reversed(scores) if score is not None), None)
+
+    def left_out(self) -> Iterator[tuple[Step, Step, int]]:
+        """Yield the first and last step of each stretch that is left out, and its length."""
+        held: list[Step] = []
+        for step in (*self.steps, None):
+            if step is not None and step.record is None:
+                held.append(step)
+            elif held:
+                yield held[0], held[-1], len(held)
+                held = []
+
+
+def load(path: str) -> Run:
+    """Return the run that ``snowl_compat.read_run`` finds at a path.
+
+    Raises ``SnowlCompatError`` for what cannot be read.
+    """
+    run = read_run(path)
+    payload = build_payload(run, extended=True)
+    records = _records(run)
+    alone = next(iter(records), None) is None
+    seen = _Seen(_events(run, records), every=alone)
+    if alone:
+        records = list(seen.made.values())
+    steps = tuple(_steps(payload, records, seen))
+    report = _mapping(run.get("failure_report"))
+    failures = [run.get("failure"), *_list(report.get("failures"))]
+    first = steps[0].record if steps and steps[0].record else {}
+    task = seen.task or run.get("task") or _mapping(first.get("observation")).get("task")
+    return Run(
+        payload,
+        task,
+        steps,
+        tuple(row for row in failures if isinstance(row, dict)),
+        bool(seen.spans),
+        max((step.ended for step in steps), default=0.0) or 1e-6,
+    )
+
+
+@dataclass
+class _Seen:
+    """What the events of a run say of its steps."""
+
+    events: Iterable[Any]
+    every: bool = False
+    """Whether records are made of all steps, and not only of the last."""
+    task: Any = None
+    spans: dict[Any, list[Any]] = field(default_factory=dict)
+    """Step -> when it began, when it ended, when its tools began."""
+    errors: dict[Any, list[str]] = field(default_factory=dict)
+    made: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    """What a record would say of steps that have none: a run may be cut off."""
+
+    def __post_init__(self) -> None:
+        for event in self.events:
+            if isinstance(event, dict):
+                self._take(event, _phase(event.get("phase")), event.get("step_id"))
+        self.events = ()
+        for step, span in list(self.spans.items()):
+            known = [value for value in map(_seconds, span) if value is not None]
+            if known:
+                acted = _seconds(span[2])
+                began, ended = min(known), max(known)
+                self.spans[step] = [began, ended, began if acted is None else acted]
+            else:
+                del self.spans[step]
+
+    def _take(self, event: Mapping[str, Any], phase: str, number: Any) -> None:
+        payload = _mapping(event.get("payload"))
+        if phase == "INIT":
+            self.task = payload.get("task")
+        if phase in _OUTSIDE or phase.startswith("TOOLSET") or not _plain_number(number):
+            return
+        stamp, stage = event.get("ts"), payload.get("stage")
+        span = self.spans.setdefault(number, [stamp, stamp, None])
+        span[1] = stamp
+        if phase == "ACT" and stage == "start":
+            span[2] = stamp
+        error = event.get("error")
+        if error or event.get("ok") is False:
+            errors = self.errors.setdefault(number, [])
+            text = words(error or phase)
+            # Its recovery repeats an error.
+            if text not in errors:
+                errors.append(text)
+        if number not in self.made and not self.every:
+            self.made.clear()
+        made = self.made.setdefault(number, {"step_id": number})
+        if stage == "decision_ready":
+            made.update(decision=payload, actions=payload.get("actions"))
+        elif stage in ("action_results", "state_reduced"):
+            made.update(payload, step_id=number)
+
+
+def _records(run: Mapping[str, Any]) -> Any:
+    """The step records of a run that was read: something to go over several times."""
+    records = run.get("records")
+    if isinstance(records, dict):
+        return list(records.values())
+    if "decision" in run and "step_id" in run:
+        return [run]
+    return records if hasattr(records, "__iter__") and not isinstance(records, str) else []
+
+
+def _events(run: Mapping[str, Any], records: Iterable[Any]) -> Iterator[Any]:
+    events = run.get("events")
+    if hasattr(events, "__iter__") and not isinstance(events, str):
+        yield from events
+    else:
+        for record in records:
+            yield from _list(_mapping(record).get("phase_events"))
+
+
+def _steps(payload: Mapping[str, Any], records: Iterable[Any], seen: _Seen) -> list[Step]:
+    critics: dict[Any, list[Any]] = {}
+    for row in payload["critic_traces"]:
+        critics.setdefault(row["step_id"], []).append(row)
+    handoffs = {row["step_id"]: row for row in payload["handoff_traces"]}
+    start = min((span[0] for span in seen.spans.values()), default=0.0)
+    steps: list[Step] = []
+    agent = payload["engine_config"]["agent_name"]
+    unseen = dict(seen.made)
+    rest = (made for number, made in list(unseen.items()) if number in unseen)
+    for record in chain(records, rest):
+        if not isinstance(record, dict):
+            continue
+        number = record.get("step_id")
+        number = number if _plain_number(number) else len(steps)
+        unseen.pop(number, None)
+        agent = words(record.get("agent_id") or agent)
+        errors = [*seen.errors.get(number, ()), *_call_errors(record)]
+        rows = critics.pop(number, [])
+        marks = ["error"] if errors else []
+        actions = {row["action"] for row in rows}
+        marks += [name for name in ("retry", "stop") if name in actions]
+        marks += ["handoff"] if number in handoffs else []
+        ended = steps[-1].ended if steps else 0.0
+        times = [ended, ended, ended] if seen.spans else [ended, ended + 1, ended]
+        if number in seen.spans:
+            times = [value - start for value in seen.spans[number]]
+        steps.append(
+            Step(len(steps), number, agent, times[0], times[1], tuple(marks), record,
+                 tuple(errors), tuple(rows), times[2])
+        )  # fmt: skip
+        _leave_out(steps, len(steps) - 1 - EDGE)
+        agent = handoffs.get(number, {}).get("to_agent") or agent
+    return steps
+
+
+def _leave_out(steps: list[Step], position: int) -> None:
+    """Forget the details of a step in the middle in which nothing happened."""
+    if position >= EDGE and not steps[position].marks:
+        old = steps[position]
+        steps[position] = Step(
+            old.position, old.number, old.agent, old.began, old.ended, (), None, (), (), old.acted
+        )
+
+
+def _call_errors(record: Mapping[str, Any]) -> list[str]:
+    found = []
+    for row in _list(record.get("tool_invocations")):
+        row = _mapping(row)
+        if row.get("error") or row.get("status") == "error":
+            name = words(row.get("tool_name") or "tool")
+            found.append(f"{name}: {words(row.get('error') or 'error')}")
+    return found
+
+
+def calls(step: Step) -> list[Call]:
+    """Return the tool calls of a step that is shown, in the order of its decision."""
+    record = step.record or {}
+    actions = _list(record.get("actions")) or _list(_mapping(record.get("decision")).get("actions"))
+    invoked = [_mapping(row) for row in _list(record.get("tool_invocations"))]
+    seconds = [_latency(row) for row in invoked]
+    begins = _begins(step.acted, seconds, _mapping(record.get("action_execution")).get("segments"))
+    found = []
+    results = _list(record.get("action_results"))
+    for action, row, result, began, taken in zip_longest(
+        actions, invoked, results, begins, seconds
+    ):
+        action, row = _mapping(action), row or {}
+        status = row.get("status") or _mapping(result).get("status") or ""
+        name = action.get("name") or row.get("tool_name") or "also returned"
+        error = words(row.get("error") or "")
+        began = step.acted if began is None else began
+        found.append(
+            Call(words(name), action.get("args"), words(status), error, result, began, taken)
+        )
+    return found
+
+
+def _latency(row: Mapping[str, Any]) -> float | None:
+    value = row.get("latency_ms")
+    return value / 1000 if _plain_number(value) and 0 <= value < 1e12 else None
+
+
+def _begins(acted: float, seconds: list[float | None], segments: Any) -> list[float]:
+    """When each call began: those of a segment together, one segment after the other."""
+    begins = [acted] * len(seconds)
+    order = [group for group in _list(segments) if isinstance(group, list)]
+    for group in order or [[index] for index in range(len(seconds))]:
+        own = [n for n in group if type(n) is int and 0 <= n < len(seconds)]
+        for index in own:
+            begins[index] = acted
+        acted += max((seconds[index] or 0 for index in own), default=0)
+    return begins
+
+
+def _said(pairs: Mapping[str, Any]) -> dict[str, Any]:
+    return {label: value for label, value in pairs.items() if value not in (None, "", {}, [])}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _plain_number(value: Any) -> bool:
+    return type(value) in (int, float) and -1e15 < value < 1e15
+
+
+def _phase(value: Any) -> str:
+    return value.rpartition(".")[2].upper() if isinstance(value, str) else ""
+
+
+def _seconds(stamp: Any) -> float | None:
+    if _plain_number(stamp):
+        return float(stamp)
+    try:
+        return datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp()
+    except (AttributeError, TypeError, ValueError, OverflowError, OSError):
+        return None
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as people say them: ``0.4 ms``, ``12 ms``, ``3.2 s``, ``4 min 5 s``."""
+    if seconds < 0.9995:
+        value = seconds * 1000
+        return f"{value:.0f} ms" if value >= 9.95 or not value else f"{value:.1f} ms"
+    if seconds < 120:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+
+
+def words(value: Any, indent: int | None = None) -> str:
+    """Return a value as text: numbers short, what is no text as JSON."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.2f}" if abs(value) < 1e6 else f"{value:.3g}"
+    return value if isinstance(value, str) else dumps(value, indent=indent)
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Return the text with what a reader could not see, or a terminal obey, as JSON escapes."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else json.dumps(c)[1:-1] for c in text)

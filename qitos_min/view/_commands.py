@@ -30,9 +30,10 @@ def view(runs: Sequence[str], output: str | None = None) -> int:
     if output is None:
         folder = runs[0] if os.path.isdir(runs[0]) else os.path.dirname(runs[0])
         output = os.path.join(folder, "view.html")
+    data = page(found).encode("utf-8")
     try:
-        with open(output, "w", encoding="utf-8", newline="\n") as file:
-            file.write(page(found))
+        with open(output, "wb") as file:
+            file.write(data)
     except OSError as error:
         return _refused(f"{output}: cannot be written: {error.strerror}")
     return _put(output) or int(len(found) < len(runs))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain, zip_longest
 from typing import Any
@@ -141,15 +141,17 @@ class Run:
         scores = [row["score"] for row in self.payload["critic_traces"]]
         return next((score for score in reversed(scores) if score is not None), None)
 
-    def left_out(self) -> Iterator[tuple[Step, Step, int]]:
-        """Yield the first and last step of each stretch that is left out, and its length."""
-        held: list[Step] = []
-        for step in (*self.steps, None):
-            if step is not None and step.record is None:
-                held.append(step)
-            elif held:
-                yield held[0], held[-1], len(held)
-                held = []
+    @property
+    def groups(self) -> list[list[Step]]:
+        """The steps in their order: each alone, but stretches that are left out together."""
+        groups: list[list[Step]] = []
+        for step in self.steps:
+            last = groups[-1][-1] if groups else step
+            if groups and step.record is last.record is None and step.agent == last.agent:
+                groups[-1].append(step)
+            else:
+                groups.append([step])
+        return groups
 
 
 def load(path: str) -> Run:
@@ -161,7 +163,7 @@ def load(path: str) -> Run:
     payload = build_payload(run, extended=True)
     records = _records(run)
     alone = next(iter(records), None) is None
-    seen = _Seen(_events(run, records), every=alone)
+    seen = _Seen(_events(run, records), alone)
     if alone:
         records = list(seen.made.values())
     steps = tuple(_steps(payload, records, seen))
@@ -179,59 +181,51 @@ def load(path: str) -> Run:
     )
 
 
-@dataclass
 class _Seen:
-    """What the events of a run say of its steps."""
+    """What the events of a run say of its steps.
 
-    events: Iterable[Any]
-    every: bool = False
-    """Whether records are made of all steps, and not only of the last."""
-    task: Any = None
-    spans: dict[Any, list[Any]] = field(default_factory=dict)
-    """Step -> when it began, when it ended, when its tools began."""
-    errors: dict[Any, list[str]] = field(default_factory=dict)
-    made: dict[Any, dict[str, Any]] = field(default_factory=dict)
-    """What a record would say of steps that have none: a run may be cut off."""
+    ``every`` makes a record of each step, and not only of the last: a run may be cut off.
+    """
 
-    def __post_init__(self) -> None:
-        for event in self.events:
+    def __init__(self, events: Iterable[Any], every: bool) -> None:
+        self.task: Any = None
+        self.spans: dict[Any, list[Any]] = {}
+        """Step -> when it began, when it ended, when its tools began."""
+        self.errors: dict[Any, list[str]] = {}
+        self.made: dict[Any, dict[str, Any]] = {}
+        for event in events:
             if isinstance(event, dict):
-                self._take(event, _phase(event.get("phase")), event.get("step_id"))
-        self.events = ()
+                self._take(event, _phase(event.get("phase")), every)
         for step, span in list(self.spans.items()):
-            known = [value for value in map(_seconds, span) if value is not None]
+            times = [_seconds(stamp) for stamp in span]
+            known = [value for value in times if value is not None]
             if known:
-                acted = _seconds(span[2])
                 began, ended = min(known), max(known)
-                self.spans[step] = [began, ended, began if acted is None else acted]
+                self.spans[step] = [began, ended, began if times[2] is None else times[2]]
             else:
                 del self.spans[step]
 
-    def _take(self, event: Mapping[str, Any], phase: str, number: Any) -> None:
-        payload = _mapping(event.get("payload"))
+    def _take(self, event: Mapping[str, Any], phase: str, every: bool) -> None:
+        payload, number = _mapping(event.get("payload")), event.get("step_id")
         if phase == "INIT":
             self.task = payload.get("task")
-        if phase in _OUTSIDE or phase.startswith("TOOLSET") or not _plain_number(number):
+        if phase in _OUTSIDE or phase.startswith("TOOLSET") or not _is_number(number):
             return
-        stamp, stage = event.get("ts"), payload.get("stage")
+        stamp, stage, error = event.get("ts"), payload.get("stage"), event.get("error")
         span = self.spans.setdefault(number, [stamp, stamp, None])
         span[1] = stamp
         if phase == "ACT" and stage == "start":
             span[2] = stamp
-        error = event.get("error")
         if error or event.get("ok") is False:
-            errors = self.errors.setdefault(number, [])
-            text = words(error or phase)
             # Its recovery repeats an error.
-            if text not in errors:
-                errors.append(text)
-        if number not in self.made and not self.every:
+            self.errors.setdefault(number, []).append(words(error or phase))
+        if number not in self.made and not every:
             self.made.clear()
         made = self.made.setdefault(number, {"step_id": number})
-        if stage == "decision_ready":
-            made.update(decision=payload, actions=payload.get("actions"))
-        elif stage in ("action_results", "state_reduced"):
+        if stage in ("decision_ready", "action_results", "state_reduced"):
             made.update(payload, step_id=number)
+            if stage == "decision_ready":
+                made["decision"] = payload
 
 
 def _records(run: Mapping[str, Any]) -> Any:
@@ -262,15 +256,16 @@ def _steps(payload: Mapping[str, Any], records: Iterable[Any], seen: _Seen) -> l
     steps: list[Step] = []
     agent = payload["engine_config"]["agent_name"]
     unseen = dict(seen.made)
-    rest = (made for number, made in list(unseen.items()) if number in unseen)
+    # What is still unseen when the records are at their end.
+    rest = (made for number, made in seen.made.items() if number in unseen)
     for record in chain(records, rest):
         if not isinstance(record, dict):
             continue
         number = record.get("step_id")
-        number = number if _plain_number(number) else len(steps)
+        number = number if _is_number(number) else len(steps)
         unseen.pop(number, None)
         agent = words(record.get("agent_id") or agent)
-        errors = [*seen.errors.get(number, ()), *_call_errors(record)]
+        errors = [*dict.fromkeys(seen.errors.get(number, ())), *_call_errors(record)]
         rows = critics.pop(number, [])
         marks = ["error"] if errors else []
         actions = {row["action"] for row in rows}
@@ -292,10 +287,7 @@ def _steps(payload: Mapping[str, Any], records: Iterable[Any], seen: _Seen) -> l
 def _leave_out(steps: list[Step], position: int) -> None:
     """Forget the details of a step in the middle in which nothing happened."""
     if position >= EDGE and not steps[position].marks:
-        old = steps[position]
-        steps[position] = Step(
-            old.position, old.number, old.agent, old.began, old.ended, (), None, (), (), old.acted
-        )
+        steps[position] = replace(steps[position], record=None, critics=())
 
 
 def _call_errors(record: Mapping[str, Any]) -> list[str]:
@@ -333,7 +325,7 @@ def calls(step: Step) -> list[Call]:
 
 def _latency(row: Mapping[str, Any]) -> float | None:
     value = row.get("latency_ms")
-    return value / 1000 if _plain_number(value) and 0 <= value < 1e12 else None
+    return value / 1000 if _is_number(value) and 0 <= value < 1e12 else None
 
 
 def _begins(acted: float, seconds: list[float | None], segments: Any) -> list[float]:
@@ -360,7 +352,7 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _plain_number(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and -1e15 < value < 1e15
 
 
@@ -369,7 +361,7 @@ def _phase(value: Any) -> str:
 
 
 def _seconds(stamp: Any) -> float | None:
-    if _plain_number(stamp):
+    if _is_number(stamp):
         return float(stamp)
     try:
         return datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp()

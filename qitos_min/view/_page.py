@@ -18,7 +18,9 @@ _ROOM = 6_000_000
 """Characters of all details of steps together, about."""
 _MOST_ROWS = 1000
 """Rows of a table of issues or verdicts."""
-_LEGEND = (("error", "error"), ("retry", "sent back by a critic"), ("stop", "stopped by a critic"))
+_LEGEND = {"error": "error", "retry": "sent back by a critic", "stop": "stopped by a critic"}
+_VERDICT = "step_id critic_name action score reason"
+_HANDOFF = "step_id from_agent to_agent context_strategy messages_passed"
 
 
 def page(runs: Sequence[Run]) -> str:
@@ -42,7 +44,7 @@ def _overview(runs: Sequence[Run]) -> str:
         said = run.payload["run"]
         cells = [run.payload["step_count"], said["stop_reason"], run.score, said["total_tokens"]]
         cells += [said["runtime_seconds"], len(said["issues"])]
-        rows.append([f'<a href="#r{n}-run">{_text(run.name)}</a>', *map(_cell, cells)])
+        rows.append([[f'<a href="#r{n}-run">{_text(run.name)}</a>'], *cells])
     heads = ("run", "steps", "stop reason", "score", "tokens", "seconds", "issues")
     return f"<h1>{len(runs)} runs</h1>\n{_table('Runs', heads, rows)}"
 
@@ -58,18 +60,18 @@ def _run(run: Run, prefix: str, several: bool) -> Iterator[str]:
     limit = max(100, min(_LONGEST, _ROOM // (8 * max(len(shown), 1))))
     if run.steps:
         yield _section("Timeline", _timeline(run, prefix))
-    rows = run.payload["critic_traces"]
-    if rows:
-        yield _section("Critics", _critics(run, rows, limit))
+    if run.payload["critic_traces"]:
+        yield _section("Critics", _critics(run))
     if run.steps:
         yield _section("Steps", "".join(_steps(run, prefix, limit)))
-    yield _section("Handoffs", _handoffs(run.payload["handoff_traces"]))
+    handoffs = _columns(run.payload["handoff_traces"], _HANDOFF)
+    heads = ("step", "from", "to", "context", "messages")
+    yield _section("Handoffs", _table("Handoffs", heads, handoffs))
     heads = ("tool", "may use", "notes", "description")
-    yield _section("Tools", _table("Tools", heads, [[*map(_cell, row)] for row in run.tools]))
+    yield _section("Tools", _table("Tools", heads, run.tools))
     yield _section("Configuration", _pairs(run.configuration))
-    issues = run.payload["run"]["issues"]
-    found = [[_cell(row["path"]), _cell(row["message"])] for row in issues[:_MOST_ROWS]]
-    yield _section("Issues", _table("Issues", ("where", "what"), found) + _more(issues))
+    issues = _columns(run.payload["run"]["issues"], "path message")
+    yield _section("Issues", _table("Issues", ("where", "what"), issues))
     yield "</article>\n"
 
 
@@ -94,50 +96,51 @@ def _head(run: Run) -> Iterator[str]:
 def _timeline(run: Run, prefix: str) -> str:
     agents = dict.fromkeys(step.agent for step in run.steps)
     marks = {mark for step in run.steps for mark in step.marks}
-    keys = [f'<li><i class="c{n % _svg.COLOURS}"></i>{_text(name or "agent")}</li>'
-            for n, name in enumerate(agents)]  # fmt: skip
-    keys += ['<li><i class="tool"></i>tool</li>'] if run.timed else []
-    keys += [f'<li><i class="{name}"></i>{told}</li>' for name, told in _LEGEND if name in marks]
+    keys = [_key(f"c{n % _svg.COLOURS}", name or "agent") for n, name in enumerate(agents)]
+    keys += [_key("tool", "tool")] if run.timed else []
+    keys += [_key(name, told) for name, told in _LEGEND.items() if name in marks]
     picture = _svg.timeline(run, lambda step: f"#{prefix}s{step.position}", prefix)
-    return (
-        f'<figure>{picture}<figcaption><ul class="key">{"".join(keys)}</ul></figcaption></figure>\n'
-    )
+    return _figure("times", picture, keys)
 
 
-def _critics(run: Run, rows: Sequence[Any], limit: int) -> str:
-    keys = [f'<li><i class="c{n % _svg.COLOURS}"></i>{_text(name)}</li>'
-            for n, name in enumerate(dict.fromkeys(row["critic_name"] for row in rows))]  # fmt: skip
-    keys += ['<li><b class="retry">↻</b> retry</li>', '<li><b class="stop">■</b> stop</li>']
-    picture = (
-        f'<figure class="scores">{_svg.scores(rows)}'
-        f'<figcaption><ul class="key">{"".join(keys)}</ul></figcaption></figure>\n'
-    )
+def _critics(run: Run) -> str:
+    rows = run.payload["critic_traces"]
+    names = dict.fromkeys(row["critic_name"] for row in rows)
+    keys = [_key(f"c{n % _svg.COLOURS}", name) for n, name in enumerate(names)]
+    actions = {row["action"] for row in rows}
+    keys += [f'<li><b class="{name}">{sign}</b> {name}</li>'
+             for name, sign in _svg.SIGNS.items() if name in actions]  # fmt: skip
     gone = {step.number for step in run.steps if step.record is None}
-    shown = [row for row in rows if row["step_id"] not in gone]
-    names = ("step_id", "critic_name", "action", "score", "reason")
-    table = [[_cell(row[name]) for name in names] for row in shown[:_MOST_ROWS]]
-    told = _more(shown)
+    shown = _columns([row for row in rows if row["step_id"] not in gone], _VERDICT)
+    table = _table("Critics", ("step", "critic", "action", "score", "reason"), shown)
     if len(shown) < len(rows):
-        told += (
-            f'<p class="left">{len(rows) - len(shown):,} verdicts on steps that are left out.</p>\n'
-        )
-    return (
-        picture + _table("Critics", ("step", "critic", "action", "score", "reason"), table) + told
-    )
+        told = f"{len(rows) - len(shown):,} verdicts on steps that are left out"
+        table += f'<p class="left">{told}.</p>\n'
+    if len(shown) > 20:
+        table = f"<details><summary>{len(shown):,} verdicts</summary>\n{table}</details>\n"
+    return _figure("scores", _svg.scores(rows), keys) + table
+
+
+def _key(shape: str, text: str) -> str:
+    return f'<li><i class="{shape}"></i>{_text(_short(text, 100))}</li>'
+
+
+def _figure(shape: str, picture: str, keys: Sequence[str]) -> str:
+    legend = f'<figcaption><ul class="key">{"".join(keys)}</ul></figcaption>'
+    return f'<figure class="{shape}">{picture}{legend}</figure>\n'
 
 
 def _steps(run: Run, prefix: str, limit: int) -> Iterator[str]:
-    gone = {first.position: (first, last, n) for first, last, n in run.left_out()}
     opened = next((s.position for s in run.steps if {"error", "retry", "stop"} & {*s.marks}), None)
-    for step in run.steps:
-        if step.position in gone:
-            first, last, n = gone[step.position]
+    for first, *more in run.groups:
+        if first.record is None:
+            last = more[-1] if more else first
             yield (
-                f'<p class="left">Steps {first.number} to {last.number} are left out: {n:,} steps'
-                " without error, retry, stop or handoff.</p>\n"
+                f'<p class="left">Steps {first.number} to {last.number} are left out:'
+                f" {len(more) + 1:,} steps without error, retry, stop or handoff.</p>\n"
             )
-        elif step.record is not None:
-            yield from _step(run, step, prefix, limit, step.position == opened)
+        else:
+            yield from _step(run, first, prefix, limit, first.position == opened)
 
 
 def _step(run: Run, step: Step, prefix: str, limit: int, is_open: bool) -> Iterator[str]:
@@ -162,7 +165,7 @@ def _step(run: Run, step: Step, prefix: str, limit: int, is_open: bool) -> Itera
     changes = step.record.get("state_diff") if step.record else None
     if isinstance(changes, dict) and changes:
         yield "<h4>state</h4>\n"
-        yield _table("State changes", ("field", "before", "after"), _changes(changes, limit))
+        yield _table("State changes", ("field", "before", "after"), [*_changes(changes, limit)])
     for row in step.critics:
         score = "no score" if row["score"] is None else words(row["score"])
         told = f"{row['critic_name']}: {row['action']}, {score}. {words(row['reason'])}"
@@ -173,11 +176,11 @@ def _step(run: Run, step: Step, prefix: str, limit: int, is_open: bool) -> Itera
     yield "</details>\n"
 
 
-def _changes(changes: Mapping[str, Any], limit: int) -> Iterator[list[str]]:
+def _changes(changes: Mapping[str, Any], limit: int) -> Iterator[list[Any]]:
     for name, change in changes.items():
         change = change if isinstance(change, dict) else {"after": change}
-        sides = [_block(words(change.get(side)), limit // 2) for side in ("before", "after")]
-        yield [_text(_short(name, limit)), *sides]
+        sides = [[_block(words(change.get(side)), limit // 2)] for side in ("before", "after")]
+        yield [name, *sides]
 
 
 def _call(call: Call, limit: int) -> str:
@@ -191,40 +194,36 @@ def _call(call: Call, limit: int) -> str:
     )
 
 
-def _handoffs(rows: Sequence[Any]) -> str:
-    names = ("step_id", "from_agent", "to_agent", "context_strategy", "messages_passed")
-    heads = ("step", "from", "to", "context", "messages")
-    shown = [[_cell(row[name]) for name in names] for row in rows[:_MOST_ROWS]]
-    return _table("Handoffs", heads, shown) + _more(rows)
-
-
 def _section(title: str, body: str) -> str:
     return f"<section>\n<h3>{title}</h3>\n{body}</section>\n"
 
 
-def _table(name: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are HTML; at 400 px each row is a block, so a cell has its label."""
-    lines = [
-        f"<tr>{''.join(f'<td data-l={head.replace(chr(32), chr(45))}>{cell}</td>' for head, cell in zip(heads, row))}</tr>\n"
-        for row in rows
-    ]
-    if not lines:
+def _table(name: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A table of values, of which those in a list are HTML; each cell knows its head at 400 px."""
+    if not rows:
         return '<p class="left">none</p>\n'
+    lines = []
+    for row in rows[:_MOST_ROWS]:
+        cells = [cell[0] if isinstance(cell, list) else _cell(cell) for cell in row]
+        pairs = zip(heads, cells)
+        lines.append("".join(f'<td data-l="{head}">{cell}</td>' for head, cell in pairs))
     head = "".join(f'<th scope="col">{head}</th>' for head in heads)
+    left = len(rows) - _MOST_ROWS
     return (
-        f'<table aria-label="{name}"><thead><tr>{head}</tr></thead>\n'
-        f"<tbody>{''.join(lines)}</tbody></table>\n"
+        f'<table aria-label="{name}"><thead><tr>{head}</tr></thead>\n<tbody>'
+        + "".join(f"<tr>{line}</tr>\n" for line in lines)
+        + "</tbody></table>\n"
+        + (f'<p class="left">… and {left:,} more.</p>\n' if left > 0 else "")
     )
+
+
+def _columns(rows: Sequence[Any], names: str) -> list[list[Any]]:
+    return [[row[name] for name in names.split()] for row in rows]
 
 
 def _pairs(pairs: Mapping[str, Any]) -> str:
     rows = [f"<div><dt>{label}</dt><dd>{_cell(value)}</dd></div>" for label, value in pairs.items()]
     return f"<dl>{''.join(rows)}</dl>\n" if rows else '<p class="left">none</p>\n'
-
-
-def _more(rows: Sequence[Any]) -> str:
-    left = len(rows) - _MOST_ROWS
-    return f'<p class="left">… and {left:,} more.</p>\n' if left > 0 else ""
 
 
 def _cell(value: Any) -> str:

@@ -7,13 +7,13 @@ __all__ = ["DARK", "LIGHT", "STYLE"]
 LIGHT = {
     "paper": "#ffffff", "raised": "#f3f5f8", "ink": "#1b2430", "soft": "#566172", "rule": "#d5dbe3",
     "link": "#1d4ed8", "error": "#b42318", "retry": "#925400", "stop": "#7a271a", "handoff": "#475467",
-    "c0": "#2563c9", "c1": "#b4540a", "c2": "#1a7f4b", "c3": "#7c3aed", "c4": "#0e7490", "c5": "#be185d",
+    "c0": "#2563c9", "c1": "#0e7c86", "c2": "#7c3aed", "c3": "#1a7f4b", "c4": "#be185d", "c5": "#5b6472",
 }  # fmt: skip
 """Name -> colour; words stand on ``paper`` and ``raised``."""
 DARK = {
     "paper": "#14181f", "raised": "#1e2530", "ink": "#e6eaf0", "soft": "#a3aebd", "rule": "#3a4454",
     "link": "#8ab4ff", "error": "#ff8f80", "retry": "#f5b94f", "stop": "#ffa394", "handoff": "#b6c2d2",
-    "c0": "#7db0ff", "c1": "#f2a65e", "c2": "#6fd49b", "c3": "#c4a5ff", "c4": "#5fd0e0", "c5": "#f59ac4",
+    "c0": "#7db0ff", "c1": "#4fd1c9", "c2": "#c4a5ff", "c3": "#7ed492", "c4": "#f59ac4", "c5": "#aab4c2",
 }  # fmt: skip
 
 
@@ -37,7 +37,7 @@ a{color:var(--link)}
 small,.left,dt,.tick{color:var(--soft)}
 pre,code{font:13px/1.45 ui-monospace,monospace}
 pre{margin:4px 0;padding:8px 10px;background:var(--raised);border-radius:6px;white-space:pre-wrap}
-.answer pre{font:17px/1.5 system-ui,sans-serif;border-left:4px solid var(--c2);padding:12px 16px}
+.answer pre{font:17px/1.5 system-ui,sans-serif;border-left:4px solid var(--c3);padding:12px 16px}
 .failure{border-left:4px solid var(--error);background:var(--raised);padding:4px 16px;border-radius:6px;margin:10px 0}
 .failure strong,p.error,.verdict.retry,.verdict.stop{color:var(--error)}.verdict.retry{color:var(--retry)}
 dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(210px,1fr));gap:10px 20px;margin:16px 0}
@@ -47,8 +47,8 @@ th,td{text-align:left;vertical-align:top;padding:5px 12px 5px 0;border-bottom:1p
 th{color:var(--soft);font-weight:600}td pre{margin:0}
 figure{margin:0;padding:0 8px}figure.scores{padding-left:40px}
 svg{display:block;overflow:visible}svg text{font:12px system-ui,sans-serif;fill:var(--ink)}svg .tick{fill:var(--soft)}
-.grid{stroke:var(--rule)}.bar{fill:var(--own);rx:2px}.bar.left{opacity:.35}.tool{fill:var(--paper);opacity:.75}
-.dot{fill:var(--own)}.line{fill:none;stroke:var(--own);stroke-width:1.5}
+.grid{stroke:var(--rule)}.bar{fill:var(--own);rx:2px}.bar.left{opacity:.35}.tool{fill:var(--paper);opacity:.75;stroke:var(--own)}
+.dot{fill:var(--own);stroke:var(--paper)}.line{fill:none;stroke:var(--own);stroke-width:1.5}
 rect.error{fill:var(--error)}rect.retry{fill:var(--retry)}rect.stop{fill:var(--stop)}
 .handoff{stroke:var(--handoff);stroke-width:1.5}.arrow{fill:var(--handoff)}
 svg .sign{font-size:16px}svg .sign.retry{fill:var(--retry)}svg .sign.stop{fill:var(--stop)}
@@ -64,8 +64,8 @@ summary{cursor:pointer;padding:7px 0}summary span{margin-left:8px}
 .call{border-left:3px solid var(--rule);padding-left:12px;margin:10px 0}.call code{color:var(--ink);font-weight:600}
 @media (max-width:640px){
 main{padding:16px 12px 40px}h1{font-size:21px}dl{grid-template-columns:1fr 1fr}
-thead{display:none}tr,td{display:block}tr{border-bottom:1px solid var(--rule);padding:6px 0}
-td{border:0;padding:1px 0}td:not(:empty)::before{content:attr(data-l) " ";color:var(--soft);font-size:12px}
+thead{display:none}tr{display:block;border-bottom:1px solid var(--rule);padding:6px 0}
+td{display:inline-block;max-width:100%;border:0;padding:1px 14px 1px 0}td:not(:empty)::before{content:attr(data-l) " ";color:var(--soft);font-size:12px}
 }
 @media print{
 body{font-size:11px}details::details-content{content-visibility:visible}details{break-inside:avoid}

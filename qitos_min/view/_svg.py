@@ -15,11 +15,12 @@ from ._model import Run, Step, calls, duration, printable, words
 __all__ = [
     "COLOURS",
     "SCORES",
+    "SIGNS",
     "TIMELINE",
     "bars",
     "nice_step",
-    "scores",
     "score_lines",
+    "scores",
     "timeline",
 ]
 
@@ -27,11 +28,11 @@ COLOURS = 6
 """Classes ``c0`` to ``c5`` of the page's style."""
 TIMELINE = {"lane": 52, "label": 12, "bar": 20, "height": 22}
 """Pixels: of a lane; from its top to its label's baseline and its bars; of a bar."""
-SCORES = {"top": 14, "height": 150}
+SCORES = {"top": 24, "height": 150}
 """Pixels: above the highest score, and down to the lowest."""
 _MOST_POINTS = 120
 """Scores of a critic that get a point each; more are a line only."""
-_SIGNS = {"retry": "↻", "stop": "■"}
+SIGNS = {"retry": "↻", "stop": "■"}
 
 
 def nice_step(span: float, most: int = 5) -> float:
@@ -48,18 +49,11 @@ def bars(run: Run) -> list[tuple[Step, Step, float, float]]:
     A step that the page shows has a bar of its own; stretches of steps of one agent
     that it leaves out share one.
     """
-    groups: list[list[Step]] = []
-    for step in run.steps:
-        last = groups[-1][-1] if groups else step
-        if groups and step.record is last.record is None and step.agent == last.agent:
-            groups[-1].append(step)
-        else:
-            groups.append([step])
     whole = run.length
     return [
         (group[0], group[-1], 100 * group[0].began / whole,
          100 * (group[-1].ended - group[0].began) / whole)
-        for group in groups
+        for group in run.groups
     ]  # fmt: skip
 
 
@@ -207,17 +201,15 @@ def _line(
         f'<path d="{"".join(path)}" class="line {shape}" vector-effect="non-scaling-stroke"/></svg>'
     )
     for x, y, row in points:
-        sign, score = _SIGNS.get(row["action"]), words(row["score"])
+        sign, score = SIGNS.get(row["action"]), words(row["score"])
         if sign is None and (y is None or len(points) > _MOST_POINTS):
             continue
         title = _text(f"step {row['step_id']}, {name}: {row['action']}, {score}")
         if y is not None:
             yield f'<circle cx="{x:.3f}%" cy="{y:.1f}" r="4" class="dot {shape}"><title>{title}</title></circle>'
         if sign is not None:
-            at = SCORES["top"] + SCORES["height"] if y is None else y
-            above = at - 9 if at > 30 else at + 20
             yield (
-                f'<text x="{x:.3f}%" y="{above:.1f}" text-anchor="middle" class="sign {row["action"]}">'
+                f'<text x="{x:.3f}%" y="12" text-anchor="middle" class="sign {row["action"]}">'
                 f"{sign}<title>{title}</title></text>"
             )
 

@@ -70,14 +70,13 @@ def _failures(run: Run, width: int, paint: Mapping[str, str]) -> list[str]:
 
 def _steps(run: Run, width: int, paint: Mapping[str, str]) -> list[str]:
     lines: list[str] = []
-    gone = {first.position: (first, last, n) for first, last, n in run.left_out()}
-    for step in run.steps:
-        if step.position in gone:
-            first, last, n = gone[step.position]
-            text = f"... steps {first.number} to {last.number}, in which nothing stands out: {n}"
+    for first, *more in run.groups:
+        if first.record is None:
+            last = more[-1] if more else first
+            text = f"... steps {first.number} to {last.number} are left out: nothing stands out"
             lines += [f"  {line}" for line in _wrapped(text, width - 2)]
-        elif step.record is not None:
-            lines += _step(run, step, width, paint)
+        else:
+            lines += _step(run, first, width, paint)
     return lines
 
 

@@ -191,7 +191,7 @@ def main(argv: list[str] | None = None) -> int:
         from .models import OpenAICompatibleModel
 
         try:
-            llm = OpenAICompatibleModel(args.model, args.base_url, api_key=key)
+            llm = OpenAICompatibleModel(args.model, key, args.base_url)
         except ValueError as error:
             parser.exit(1, f"{parser.prog}: {error}\n")
     if args.trace is not None:

@@ -1,5 +1,6 @@
 """What agents, tools and states are made of."""
 
+from ._introspect import parse_docstring
 from .action import (
     Action,
     ActionExecutionPolicy,
@@ -17,12 +18,14 @@ from .agent_spec import (
 )
 from .artifact import ArtifactContractError, ArtifactRef
 from .decision import Decision
-from .env import Env, EnvCapabilityError, EnvObservation, EnvStepResult
+from .env import Env, EnvCapabilityError, EnvObservation, EnvSpec, EnvStepResult
 from .errors import ErrorCategory, QitosRuntimeError, RuntimeErrorInfo, StopReason
 from .function_tool_decorator import function_tool
-from .history import History, HistoryMessage
+from .history import History, HistoryMessage, HistoryPolicy
+from .memory import Memory, MemoryRecord
 from .observation import Observation
 from .session import AttemptIdentity
+from .spec import BenchmarkRunResult, ExperimentSpec, RunSpec
 from .state import StateMigrationError, StateSchema, StateValidationError
 from .task import Task, TaskBudget, TaskResource, TaskResult
 from .tool import (
@@ -52,20 +55,27 @@ __all__ = [
     "ArtifactRef",
     "AttemptIdentity",
     "BaseTool",
+    "BenchmarkRunResult",
     "ContextStrategy",
     "Decision",
     "Env",
     "EnvCapabilityError",
     "EnvObservation",
+    "EnvSpec",
     "EnvStepResult",
     "ErrorCategory",
+    "ExperimentSpec",
     "FunctionTool",
     "HandoffContext",
     "History",
     "HistoryMessage",
+    "HistoryPolicy",
+    "Memory",
+    "MemoryRecord",
     "Observation",
     "QitosRuntimeError",
     "RetryPolicy",
+    "RunSpec",
     "RuntimeErrorInfo",
     "StateAdapter",
     "StateMigrationError",
@@ -85,6 +95,7 @@ __all__ = [
     "ToolSpec",
     "function_schema",
     "function_tool",
+    "parse_docstring",
     "tool",
     "type_to_json_schema",
 ]

@@ -6,17 +6,9 @@ import operator
 import re
 import reprlib
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
-from ._contract import strict_copy
-
-__all__ = ["Fault", "check_value", "detach_json", "same_json", "whole_numbers"]
-
-
-detach_json = partial(strict_copy, tuples=True)
-"""A detached copy of a JSON value, in which a tuple becomes a list; a ValueError for
-what JSON cannot hold."""
+from ._contract import detach_json as detach_json
 
 
 class Fault(NamedTuple):
@@ -139,9 +131,7 @@ def _check_any(value: Any, members: list[Any], path: str) -> Fault | None:
     return Fault("invalid_argument_type", text)
 
 
-def _check_object(
-    value: dict[str, Any], schema: dict[str, Any], path: str
-) -> Fault | None:
+def _check_object(value: dict[str, Any], schema: dict[str, Any], path: str) -> Fault | None:
     properties = schema.get("properties", {})
     for name in schema.get("required", ()):
         if name not in value:

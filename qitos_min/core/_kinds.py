@@ -12,28 +12,14 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from fractions import Fraction
 from inspect import Parameter
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from ._contract import detach_json
 from ._json import to_json_value
-from ._json_schema import check_value, detach_json, same_json
-
-__all__ = [
-    "ANY",
-    "Form",
-    "Misfit",
-    "NULL",
-    "SCALARS",
-    "choice",
-    "enum_value",
-    "misfit",
-    "scalar",
-    "union_schema",
-    "with_default",
-]
+from ._json_schema import check_value, same_json
 
 Schema = dict[str, Any]
 
@@ -52,19 +38,12 @@ class Form:
     """A type as JSON knows it."""
 
     schema: Schema | None
-    """What callers are told; None for a type that JSON cannot say, a function's."""
+    """None for a type that JSON cannot say, a function's."""
     read: Callable[[Any], Any]
     """The typed value of a JSON value, or ``Misfit``. None and what is of the type
     already stay, for a state may hold None whatever its annotation says."""
-    also: Schema | None = None
-    """What is accepted, if that is more than callers are told."""
     sure: bool = False
     """Whether a value that comes back as the same JSON is hardly of another type."""
-
-    @property
-    def accepted(self) -> Schema | None:
-        """The schema that values are checked against."""
-        return self.schema if self.also is None else self.also
 
 
 ANY = Form({}, lambda value: value)
@@ -97,10 +76,7 @@ def scalar(
                 return make(value)
         raise misfit(what, value)
 
-    # A text is what callers are told, and the number or object it stands for is taken.
-    further = "object" if dict in given else "number"
-    several = str in given and len(given) > 1
-    return Form(schema, read, {"type": ["string", further]} if several else None, sure)
+    return Form(schema, read, sure)
 
 
 def choice(options: tuple[Any, ...]) -> Form:
@@ -141,20 +117,22 @@ def _enum_schema(values: list[Any]) -> Schema:
 
 def union_schema(members: list[Schema]) -> Schema:
     """The schema of what fits one of several; ``{}`` if there is none to choose from."""
-    if {} in members or not members:
-        return {}
     distinct = [m for i, m in enumerate(members) if m not in members[:i]]
-    if len(distinct) == 1:
-        return distinct[0]
+    if {} in members or len(distinct) < 2:
+        return distinct[0] if len(distinct) == 1 else {}
     others = [member for member in distinct if member != NULL.schema]
     if len(others) == 1 and "enum" in others[0]:
         return {**others[0], **_enum_schema([*others[0]["enum"], None])}
     if len(others) == 1 and "description" in others[0]:
         # The text of ``Optional[Annotated[X, "text"]]`` is about the whole.
-        bare = {k: v for k, v in others[0].items() if k != "description"}
-        members = [bare if member is others[0] else member for member in distinct]
-        return {"anyOf": members, "description": others[0]["description"]}
+        bare, note = _without_note(others[0])
+        return {"anyOf": [bare if member is others[0] else member for member in distinct], **note}
     return {"anyOf": distinct}
+
+
+def _without_note(schema: Schema) -> tuple[Schema, Schema]:
+    note = {k: v for k, v in schema.items() if k == "description"}
+    return {k: v for k, v in schema.items() if k not in note}, note
 
 
 def with_default(schema: Schema, default: Any) -> Schema:
@@ -162,8 +140,7 @@ def with_default(schema: Schema, default: Any) -> Schema:
     if default is ... or default is Parameter.empty:
         return schema
     if default is None and check_value(None, schema) is not None:
-        note = {k: v for k, v in schema.items() if k == "description"}
-        bare = {k: v for k, v in schema.items() if k != "description"}
+        bare, note = _without_note(schema)
         schema = {**union_schema([bare, {"type": "null"}]), **note}
     value = enum_value(default) if isinstance(default, Enum) else default
     with suppress(ValueError):
@@ -216,8 +193,8 @@ _BASE64 = {"type": "string", "contentEncoding": "base64"}
 _NUMERIC = (str, int, float)
 
 
-def _text(format: str) -> Schema:
-    return {**_TEXT, "format": format}
+def _text(format: str, *further: str) -> Schema:
+    return {"type": ["string", *further] if further else "string", "format": format}
 
 
 # The type, in words, its schema, what makes it of which JSON types. A text that reads as
@@ -231,17 +208,15 @@ _SURE: tuple[tuple[Any, ...], ...] = (
     (time, "an ISO 8601 time", _text("time"), _iso(time.fromisoformat), str),
     (UUID, "a UUID", _text("uuid"), UUID, str),
     (bytes, "bytes in base64", _BASE64, _bytes, str, dict),
-    (bytearray, "bytes in base64", _BASE64, lambda v: bytearray(_bytes(v)), str, dict),
 )
 _DURATION_WORDS = "an ISO 8601 duration or a number of seconds"
+_NUMBER = _text("decimal", "number")
 _OTHERS: tuple[tuple[Any, ...], ...] = (
     (str, "a text", _TEXT, str),
     (Path, "a path", _TEXT, Path, str),
     (os.PathLike, "a path", _TEXT, Path, str),
-    (Decimal, "a decimal number", _text("decimal"), lambda v: Decimal(str(v)), *_NUMERIC),
-    (Fraction, "a fraction such as '1/3'", _TEXT, Fraction, *_NUMERIC),
-    (complex, "a complex number such as '1+2j'", _TEXT, complex, *_NUMERIC),
-    (timedelta, _DURATION_WORDS, _text("duration"), _duration, *_NUMERIC),
+    (Decimal, "a decimal number", _NUMBER, lambda v: Decimal(str(v)), *_NUMERIC),
+    (timedelta, _DURATION_WORDS, _text("duration", "number"), _duration, *_NUMERIC),
 )
 SCALARS: dict[Any, Form] = {
     type(None): NULL,

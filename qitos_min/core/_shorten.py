@@ -8,16 +8,7 @@ from typing import Any
 
 from ._json import dumps
 
-__all__ = [
-    "CUT_MARK",
-    "both_ends",
-    "brief",
-    "fitted",
-    "joined",
-    "shortened",
-    "summary",
-    "within",
-]
+__all__ = ["CUT_MARK", "both_ends", "brief", "fitted", "joined", "shortened", "summary", "within"]
 
 CUT_MARK = "...[TRUNCATED]"
 
@@ -42,11 +33,7 @@ def both_ends(text: str, kept: int) -> str:
 
 
 def fitted(
-    parts: dict[str, Any],
-    limit: int,
-    *,
-    whole: Collection[str] = (),
-    flat: Collection[str] = (),
+    parts: dict[str, Any], limit: int, *, whole: Collection[str] = (), flat: Collection[str] = ()
 ) -> dict[str, Any]:
     """A copy of an object whose JSON text has at most ``limit`` characters.
 
@@ -91,9 +78,7 @@ def _size(value: Any) -> int:
 def joined(*parts: Any) -> str:
     """The parts that are not None, one per line; what is no text as JSON."""
     return "\n".join(
-        part if isinstance(part, str) else dumps(part)
-        for part in parts
-        if part is not None
+        part if isinstance(part, str) else dumps(part) for part in parts if part is not None
     )
 
 

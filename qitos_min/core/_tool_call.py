@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from ._contract import detach_json
 from ._execution import execute
-from ._foreign import described, guarded, settled, traced
-from ._json_schema import Fault, check_value, detach_json, whole_numbers
+from ._foreign import described, guarded, traced
+from ._json_schema import Fault, check_value, whole_numbers
+from ._threads import settled
 from .action import Action
 from .tool import BaseTool, ToolPermissionSpec, ToolSpec
 from .tool_result import ToolErrorKind, ToolResult, ToolResultStatus
 
 if TYPE_CHECKING:
     from .tool_registry import ToolRegistry
-
-__all__ = ["Call", "call_tool", "may_ask", "unknown_tool"]
 
 _DECISIONS = ("deny", "ask", "allow")
 _RULE_KEYS = {"tool", "decision", "scope"}
@@ -38,6 +38,10 @@ class Call:
     action: Action
     decision: str = "default"
     """What the permission rules say."""
+    value: Any = None
+    """What the tool returned, as it is."""
+    error: BaseException | None = None
+    """What the tool raised in its last attempt."""
 
 
 def call_tool(
@@ -49,7 +53,14 @@ def call_tool(
     approval, operations of the environment, execution. Nothing runs unless all checks
     before it passed. Only ``KeyboardInterrupt`` is raised.
     """
-    name = registry.resolve_name(action.name)
+    return traced_call(registry, action, runtime_context)[0]
+
+
+def traced_call(
+    registry: ToolRegistry, action: Action, runtime_context: Mapping[str, Any] | None
+) -> tuple[ToolResult, Call | None]:
+    """The same, and the call itself if the tool is known."""
+    name, call = registry.resolve_name(action.name), None
     if name is None:
         result = _not_found(registry, str(action.name))
     else:
@@ -61,7 +72,7 @@ def call_tool(
         result.provenance.setdefault("source", registry.origin(name).source)
     result.tool_name = name or str(action.name)
     result.action_id = action.action_id
-    return result
+    return result, call
 
 
 def unknown_tool(name: str, suggestions: Iterable[str]) -> str:
@@ -103,23 +114,20 @@ def _refusal(call: Call) -> ToolResult | None:
 
 def _check_structure(call: Call) -> Fault | None:
     if not isinstance(call.args, Mapping):
-        kind = type(call.args).__name__
-        text = f"the arguments must be an object, got {kind}"
+        text = f"the arguments must be an object, got {type(call.args).__name__}"
         return Fault("invalid_arguments_shape", text)
     args = {}
     for name, value in call.args.items():
         if not isinstance(name, str):
-            text = f"argument names must be text, got {name!r}"
-            return Fault("invalid_json_value", text)
+            return Fault("invalid_json_value", f"argument names must be text, got {name!r}")
         try:
             args[name] = detach_json(value)
         except ValueError as error:
             return Fault("invalid_json_value", f"argument {name!r} holds {error}")
     schema, signature = call.spec.arguments_schema(), call.tool._signature
-    if signature is None or schema is not signature.schema:
-        fault = check_value(args, schema)
-    else:
-        fault = check_value(args, signature.accepted) or signature.misfit(args)
+    fault = check_value(args, schema)
+    if fault is None and signature is not None and schema is signature.schema:
+        fault = signature.misfit(args)
     call.args = whole_numbers(args, schema)
     return fault
 
@@ -132,8 +140,7 @@ def _check_input(call: Call) -> Fault | None:
     if problem is None or problem is True or problem == "":
         return None
     if not isinstance(problem, str):
-        kind = type(problem).__name__
-        problem = f"validate_input returned {kind}, expected None or a text"
+        problem = f"validate_input returned {type(problem).__name__}, expected None or a text"
     return Fault("validation_failed", problem)
 
 
@@ -151,9 +158,7 @@ def _rules(context: Mapping[str, Any]) -> list[Any] | tuple[Any, ...]:
     if rules is None:
         return ()
     if not isinstance(rules, (list, tuple)):
-        # What can be read only once would guard only the first call.
-        kind = type(rules).__qualname__
-        raise ValueError(f"permission_rules must be a list, got {kind}")
+        raise ValueError(f"permission_rules must be a list, got {type(rules).__qualname__}")
     return rules
 
 
@@ -246,9 +251,7 @@ def _check_ops(call: Call) -> Fault | None:
     return None
 
 
-_Check = tuple[
-    Callable[[Call], Fault | None], str, str, ToolErrorKind, ToolResultStatus
-]
+_Check = tuple[Callable[[Call], Fault | None], str, str, ToolErrorKind, ToolResultStatus]
 _WRONG: tuple[ToolErrorKind, ToolResultStatus] = ("semantic", "error")
 _FORBIDDEN: tuple[ToolErrorKind, ToolResultStatus] = ("policy", "skipped")
 # A check; code and words for when it fails itself; kind and status of a refusal.

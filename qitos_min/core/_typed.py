@@ -16,14 +16,12 @@ from contextlib import suppress
 from enum import Enum, Flag
 from typing import Any
 
-from ._foreign import described, guarded, outcome
+from ._foreign import described, guarded
 from ._introspect import field_mark, is_alias, parameters, resolved_hints, unwrapped
 from ._json import to_json_value
 from ._json_schema import check_value
 from ._kinds import ANY, NULL, SCALARS, Form, Misfit, Schema
 from ._kinds import choice, misfit, scalar, union_schema, with_default
-
-__all__ = ["form_of", "like", "restored"]
 
 _EMPTY = inspect.Parameter.empty
 _UNIONS = (typing.Union, types.UnionType)
@@ -86,12 +84,10 @@ class _Forms:
     def __init__(self, saved: bool) -> None:
         self.saved = saved
         self.outer: dict[Any, list[Form]] = {}
-        self.bound: dict[Any, Any] = {}  # What type variables stand for.
 
     def of(self, annotation: Any) -> Form:
         if is_alias(annotation):
-            value, error = outcome(getattr, annotation, "__value__")
-            return ANY if error else self.named(annotation, {}, lambda: self.of(value))
+            return self.named(annotation, {}, lambda: self.of(annotation.__value__))
         annotation, note = unwrapped(annotation)
         form = self.of_type(annotation)
         if not note or form.schema is None:
@@ -117,7 +113,7 @@ class _Forms:
         if kind is typing.Literal:
             return choice(args)
         if isinstance(kind, typing.TypeVar):
-            return self.of(self.bound.get(kind) or kind.__bound__ or Any)
+            return self.of(kind.__bound__ or Any)
         if kind in _FUNCTIONS or _is_callback(kind):
             return Form(None, ANY.read)
         if kind in (Any, object) or not isinstance(kind, type):
@@ -132,8 +128,6 @@ class _Forms:
             return self.array(kind, args)
         if kind in _MAPPINGS:
             return self.mapping(kind, args)
-        pairs = zip(getattr(kind, "__parameters__", ()), args)
-        self.bound.update({name: arg for name, arg in pairs if arg is not name})
         return self.of_class(kind)
 
     def of_class(self, kind: type) -> Form:
@@ -162,9 +156,8 @@ class _Forms:
         members = [form for form in map(self.of, args) if form.schema is not None]
         if len(members) < len(args) and all(form is NULL for form in members):
             return Form(None, ANY.read)
-        schema, also = ([getattr(m, pick) for m in members] for pick in ("schema", "accepted"))
-        read = functools.partial(_first_fit, members)
-        return Form(union_schema(schema), read, union_schema(also))
+        schema = union_schema([m.schema for m in members if m.schema is not None])
+        return Form(schema, functools.partial(_first_fit, members))
 
     def array(self, kind: Any, args: tuple[Any, ...]) -> Form:
         item, make = self.of(args[0]) if args else ANY, _LISTS[kind]
@@ -226,11 +219,6 @@ class _Forms:
         forms = {name: self.of(hints.get(name, Any)) for name in names}
         shown = {n: d for n, d in members.items() if forms[n].schema is not None}
 
-        def build(pick: str) -> Schema:
-            parts = {n: with_default(getattr(forms[n], pick), d) for n, d in shown.items()}
-            required = [name for name, default in shown.items() if default is _EMPTY]
-            return {"type": "object", "properties": parts, "required": required}
-
         def read(value: Any) -> Any:
             if value is None or (not typing.is_typeddict(kind) and isinstance(value, kind)):
                 return value
@@ -243,10 +231,9 @@ class _Forms:
 
         if any(n not in shown and default is _EMPTY for n, default in members.items()):
             return Form(None, read)
-        also = build("accepted")
-        if _is_named_tuple(kind):
-            also = {"anyOf": [also, {"type": "array", "maxItems": len(members), "items": {}}]}
-        return Form(build("schema"), read, also)
+        parts = {n: with_default(forms[n].schema or {}, d) for n, d in shown.items()}
+        required = [name for name, default in shown.items() if default is _EMPTY]
+        return Form({"type": "object", "properties": parts, "required": required}, read)
 
 
 def _is_callback(kind: Any) -> bool:
@@ -345,10 +332,8 @@ def _inlined(schema: Any, names: dict[str, Any], outer: tuple[str, ...]) -> Any:
 
 def _combined(build: Callable[..., Schema], parts: list[Form], read: Callable[[Any], Any]) -> Form:
     """The form of a container; with a part that JSON cannot say there is no schema."""
-    if any(part.schema is None for part in parts):
-        return Form(None, read)
-    also = build(*[part.accepted for part in parts])
-    return Form(build(*[part.schema for part in parts]), read, also)
+    schemas = [part.schema for part in parts]
+    return Form(None if None in schemas else build(*schemas), read)
 
 
 def _part(form: Form, value: Any, place: str) -> Any:
@@ -389,7 +374,7 @@ def _first_fit(members: list[Form], value: Any) -> Any:
                 if made is value or (type(shown) is type(value) and shown == value):
                     return made
     faults = []
-    fitting = [m for m in others if check_value(value, m.accepted) is None]
+    fitting = [m for m in others if check_value(value, m.schema) is None]
     for member in [*fitting, *(m for m in others if m not in fitting)]:
         try:
             return member.read(value)

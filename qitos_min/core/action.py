@@ -13,6 +13,7 @@ from ._limits import check_count, check_timeout
 __all__ = ["Action", "ActionExecutionPolicy", "ActionKind", "ActionResult", "ActionStatus"]
 
 _MODES = ("serial", "sequential", "parallel")
+_SPELLINGS = {"action": "name", "arguments": "args", "id": "action_id"}
 
 
 class ActionKind(str, Enum):
@@ -62,21 +63,19 @@ class Action(Record):
     def from_dict(cls, payload: Mapping[str, Any]) -> Action:
         """Read a call; only ``name`` is needed, unknown keys are ignored.
 
-        Raises ``TypeError`` for a payload that is no mapping, ``ValueError`` for a
-        missing name or a bad value.
+        ``action`` stands for the name, ``arguments`` for ``args`` and ``id`` for
+        ``action_id``. Raises ``TypeError`` for a payload that is no mapping,
+        ``ValueError`` for a missing name or a bad value.
         """
         if not isinstance(payload, Mapping):
-            kind = type(payload).__qualname__
-            raise TypeError(f"an action must be a mapping, got {kind}")
-        if not isinstance(payload.get("name"), str) or not payload["name"]:
-            raise ValueError(
-                f"an action needs a non-empty text 'name', got {payload.get('name')!r}"
-            )
-        known = {k: v for k, v in payload.items() if k in cls.__dataclass_fields__}
-        for name in ("args", "metadata"):
-            if known.get(name) is None:
-                known.pop(name, None)
-        return cls(**known)
+            raise TypeError(f"an action must be a mapping, got {type(payload).__qualname__}")
+        spelt = {_SPELLINGS.get(name, name): value for name, value in payload.items()}
+        known = {**spelt, **payload}
+        name = known.get("name")
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"an action needs a non-empty text 'name', got {name!r}")
+        given = {n: v for n, v in known.items() if n in cls.__dataclass_fields__}
+        return cls(**{n: v for n, v in given.items() if v is not None})
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import Any
 from ._contract import Record
 from .errors import ErrorCategory, QitosRuntimeError
 
-__all__ = ["Env", "EnvCapabilityError", "EnvObservation", "EnvStepResult"]
+__all__ = ["Env", "EnvCapabilityError", "EnvObservation", "EnvSpec", "EnvStepResult"]
 
 
 class EnvCapabilityError(QitosRuntimeError):
@@ -24,6 +24,18 @@ class EnvCapabilityError(QitosRuntimeError):
         )
         self.env_name = env_name
         self.group = group
+
+
+@dataclass
+class EnvSpec(Record):
+    """The environment that a task asks for."""
+
+    type: str
+    config: dict[str, Any] = field(default_factory=dict)
+    required_tools: list[str] = field(default_factory=list)
+    capabilities: list[str] = field(default_factory=list)
+    """Groups of operations that it must have."""
+    metadata: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass

@@ -9,14 +9,9 @@ from ._introspect import resolved_hints
 from ._json import to_json_value
 from ._kinds import Misfit
 from ._typed import restored
-from .errors import ErrorCategory, QitosRuntimeError
+from .errors import ErrorCategory, QitosRuntimeError, StopReason
 
-__all__ = [
-    "StateMigrationError",
-    "StateSchema",
-    "StateValidationError",
-    "restored_state",
-]
+__all__ = ["StateMigrationError", "StateSchema", "StateValidationError", "restored_state"]
 
 
 class StateValidationError(QitosRuntimeError):
@@ -62,9 +57,7 @@ class StateSchema:
         value that does not fit the type of its field, is a ``StateMigrationError``.
         """
         if not isinstance(payload, dict):
-            raise StateValidationError(
-                f"a state must be a dict, got {type(payload).__name__}"
-            )
+            raise StateValidationError(f"a state must be a dict, got {type(payload).__name__}")
         known = {f.name: f for f in fields(cls)}
         version = payload.get("schema_version", 1)
         newest = known["schema_version"].default
@@ -87,8 +80,7 @@ class StateSchema:
             value = getattr(self, name)
             if not isinstance(value, kind) or isinstance(value, bool):
                 raise StateValidationError(
-                    f"state field {name!r} must be {kind.__name__},"
-                    f" got {type(value).__name__}",
+                    f"state field {name!r} must be {kind.__name__}," f" got {type(value).__name__}",
                     name,
                 )
         if not isinstance(self.stop_reason, (str, type(None))):
@@ -105,9 +97,12 @@ class StateSchema:
                     name,
                 )
 
-    def set_stop(self, reason: str, final_result: Any = None) -> None:
-        """Say why the run ends; an answer already there is kept without a new one."""
-        self.stop_reason = str(getattr(reason, "value", reason))
+    def set_stop(self, reason: StopReason | str, final_result: Any = None) -> None:
+        """Say why the run ends; an answer already there is kept without a new one.
+
+        Raises ``ValueError`` for a reason that is none of ``StopReason``.
+        """
+        self.stop_reason = StopReason(reason).value
         if final_result is not None:
             self.final_result = final_result
 

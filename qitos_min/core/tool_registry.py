@@ -13,8 +13,9 @@ from ._adapt import as_tool, is_function, shown
 from ._foreign import guarded
 from ._json import to_json_value
 from ._shorten import summary
-from ._tool_call import call_tool, unknown_tool
+from ._tool_call import call_tool, traced_call, unknown_tool
 from .action import Action
+from .errors import ErrorCategory, RuntimeErrorInfo, ToolExecutionError
 from .tool import BaseTool, FunctionTool, ToolMeta, ToolPermissionSpec, ToolSpec, get_tool_meta
 from .tool_result import ToolResult
 
@@ -142,9 +143,7 @@ class ToolRegistry:
         _check_name(alias)
         taken = alias if alias in self._tools else self._aliases.get(alias, target)
         if taken != target:
-            raise ValueError(
-                f"alias {alias!r} of tool {target!r} already names the tool {taken!r}"
-            )
+            raise ValueError(f"alias {alias!r} of tool {target!r} already names the tool {taken!r}")
         self._aliases[alias] = target
         return self
 
@@ -228,16 +227,50 @@ class ToolRegistry:
         """What each tool may do, sorted by name, without aliases, all values copied."""
         return [ToolPermissionSpec.from_spec(spec) for spec in self._sorted_specs()]
 
+    def get_tool_descriptions(self, protocol: Any = None, renderer: Any = None) -> str:
+        """The tools as text for a prompt, sorted by name: a call and what it does.
+
+        The text is the same for every protocol. ``renderer`` is called with the
+        registry instead and gives its own.
+        """
+        if renderer is not None:
+            return str(renderer(self))
+        return "\n".join(_as_text(spec) for spec in self._sorted_specs())
+
+    def render_tool_schema(self, protocol: Any = None, renderer: Any = None) -> str:
+        """The same as :meth:`get_tool_descriptions`."""
+        return self.get_tool_descriptions(protocol, renderer)
+
     def call(
         self, tool_name: str, /, runtime_context: dict[str, Any] | None = None, **args: Any
-    ) -> ToolResult:
-        """Call a tool through all checks, approval included.
+    ) -> Any:
+        """Call a tool through all checks, approval included, and return its value.
+
+        Raises what the tool raised, ``ValueError`` for an unknown tool and
+        ``ToolExecutionError`` for a call that was refused or did not end in time.
+        """
+        action = Action(self._known(tool_name), args)
+        result, call = traced_call(self, action, runtime_context)
+        if call is not None and call.error is not None:
+            if result.is_success:  # By ``on_failure``.
+                return result.output
+            raise call.error
+        if call is not None and (result.is_success or call.value is not None):
+            return call.value
+        text = result.error or str(result.error_code)
+        details = {"code": result.error_code}
+        raise ToolExecutionError(
+            RuntimeErrorInfo(ErrorCategory.TOOL, text, "ACT", 0, result.recoverable, details)
+        )
+
+    def execute(self, action: Action, runtime_context: dict[str, Any] | None = None) -> ToolResult:
+        """Run an action through all checks, approval included.
 
         ``runtime_context`` is what the runtime knows (``env``, ``state``,
         ``approval_callback``, ``auto_approve``, ``permission_rules``, ...). What goes
         wrong is told by the result; only ``KeyboardInterrupt`` is raised.
         """
-        return call_tool(self, Action(tool_name, args), runtime_context)
+        return call_tool(self, action, runtime_context)
 
     def setup(self, context: dict[str, Any] | None = None) -> None:
         """Call ``setup(context)`` of each toolset that has it, in order."""
@@ -284,12 +317,23 @@ class ToolRegistry:
             other = tools.get(name) or tools.get(self._aliases.get(name, ""))
             if other is not None:
                 raise ValueError(
-                    f"tool {name!r} is {shown(other)} already, "
-                    f"it cannot be {shown(tool)} too"
+                    f"tool {name!r} is {shown(other)} already, " f"it cannot be {shown(tool)} too"
                 )
             tools[name], origins[name] = tool, origin
         self._tools.update(tools)
         self._origins.update(origins)
+
+
+def _as_text(spec: ToolSpec) -> str:
+    schema = spec.arguments_schema()
+    lines = [f"- {spec.name}: {spec.prompt or spec.description}"]
+    for name, part in schema.get("properties", {}).items():
+        needed = "" if name in schema.get("required", ()) else ", optional"
+        kind = part.get("type") or ("any" if "enum" not in part else "enum")
+        kind = " or ".join(kind) if isinstance(kind, list) else kind
+        note = f": {part['description']}" if part.get("description") else ""
+        lines.append(f"  - {name} ({kind}{needed}){note}")
+    return "\n".join(lines)
 
 
 def _is_toolset(item: Any) -> bool:

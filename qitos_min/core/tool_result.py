@@ -161,8 +161,7 @@ class ToolResult:
             )
         if value.get("schema_version") != TOOL_RESULT_SCHEMA_VERSION:
             raise ToolResultContractError(
-                "unknown_schema_version",
-                f"schema_version must be {TOOL_RESULT_SCHEMA_VERSION}",
+                "unknown_schema_version", f"schema_version must be {TOOL_RESULT_SCHEMA_VERSION}"
             )
         names = [*_DEFAULTS, "success"] if "success" in value else _DEFAULTS
         try:
@@ -179,9 +178,7 @@ class ToolResult:
         success = given.pop("success", None)
         result = cls(**given)
         if "success" in value and success is not result.is_success:
-            raise ToolResultContractError(
-                "contradictory_outcome", "success contradicts status"
-            )
+            raise ToolResultContractError("contradictory_outcome", "success contradicts status")
         return result
 
     @property
@@ -287,9 +284,7 @@ def _copied(name: str, value: Any) -> Any:
     try:
         copy = strict_copy(value)
     except ValueError as error:
-        raise ToolResultContractError(
-            "non_serializable_value", f"{name} holds {error}"
-        ) from None
+        raise ToolResultContractError("non_serializable_value", f"{name} holds {error}") from None
     if name == "next_action" and copy is not None:
         copy.setdefault("args", {})
     return copy

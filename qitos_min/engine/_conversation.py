@@ -171,9 +171,7 @@ class _Turns:
             function = {**call["function"], "name": name}
             said["tool_calls"].append({**call, "id": call_id, "function": function})
             content = _text(result.content)
-            self.sent.append(
-                {"role": "tool", "content": content, "tool_call_id": call_id}
-            )
+            self.sent.append({"role": "tool", "content": content, "tool_call_id": call_id})
         return left
 
     def _fresh(self, call_id: str) -> str:

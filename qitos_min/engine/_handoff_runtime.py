@@ -30,9 +30,7 @@ def filtered(
     return [_summary(older), *kept] if older else kept
 
 
-def last_rounds(
-    messages: list[HistoryMessage], rounds: int | None
-) -> list[HistoryMessage]:
+def last_rounds(messages: list[HistoryMessage], rounds: int | None) -> list[HistoryMessage]:
     """Return the messages of the last rounds; None is all, a round is a step."""
     if rounds is None:
         return list(messages)

@@ -55,10 +55,7 @@ def decide_with_model(run: Run) -> tuple[Decision, str]:
             again = f"That reply cannot be used: {error}. Try again."
             if isinstance(error, CutReplyError):
                 again += " Keep it short."
-            messages += [
-                {"role": "assistant", "content": said},
-                {"role": "user", "content": again},
-            ]
+            messages += [{"role": "assistant", "content": said}, {"role": "user", "content": again}]
         else:
             run.record.parser_fallback_used = last
             break
@@ -77,10 +74,11 @@ def _call(run: Run, messages: list[dict[str, Any]], specs: list[ToolSpec]) -> Mo
     tools = run.seat.protocol.tools_argument(specs)
     options = {} if tools is None else {"tools": tools}
     sent = [dict(message) for message in messages]
-    value = run.foreign(ErrorCategory.MODEL, lambda: run.seat.llm(sent, **options))
+    ask = getattr(run.seat.llm, "call_raw", run.seat.llm)
+    value = run.foreign(ErrorCategory.MODEL, lambda: ask(sent, **options))
     raw = response_of(value)
     # A reply is paid for before anybody knows whether it can be used.
-    run.total_tokens += usage_of(raw)["total_tokens"]
+    run.charge(usage_of(raw)["total_tokens"])
     run.record.model_response = raw
     run.emit(RuntimePhase.DECIDE, stage="model_output", raw_output=raw)
     reply = read_reply(raw)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ..core._json import dumps, to_json_value
 from ..core._shorten import summary
@@ -36,11 +36,14 @@ class StepSummary:
         return to_json_value(self)
 
 
+StateT = TypeVar("StateT")
+
+
 @dataclass
-class EngineResult:
+class EngineResult(Generic[StateT]):
     """A finished run: its state, records, events and traces."""
 
-    state: Any
+    state: StateT
     records: list[StepRecord]
     events: list[RuntimeEvent]
     step_count: int

@@ -89,6 +89,8 @@ class EngineSession:
         if engine.recovery_policy is not None:
             engine.recovery_policy.reset()
         self._check_task()
+        run.keep("memory", "reset", run.run_id)
+        run.remember("task", {"objective": run.task_text, "task_id": getattr(run.task, "id", None)})
         if engine.history is not None and not self._resumed:
             run.messages = list(engine.history.retrieve())
         if isinstance(run.state, StateSchema):
@@ -131,9 +133,7 @@ class EngineSession:
         for record in run.records:
             run.trace.write_step(run.run_id, record)
 
-    def _init_payload(
-        self, config: dict[str, Any], specs: list[dict[str, Any]]
-    ) -> dict[str, Any]:
+    def _init_payload(self, config: dict[str, Any], specs: list[dict[str, Any]]) -> dict[str, Any]:
         run, env = self._run, self._engine.env
         task = run.task if isinstance(run.task, Task) else None
         return {

@@ -120,7 +120,9 @@ class DelegateTool(BaseTool):
         left = _left(run)
         if spec.max_steps_override is not None:
             steps = left["max_steps"]
-            steps = spec.max_steps_override if steps is None else min(spec.max_steps_override, steps)
+            steps = (
+                spec.max_steps_override if steps is None else min(spec.max_steps_override, steps)
+            )
             left["max_steps"] = steps
         engine = Engine(
             spec.agent,
@@ -130,9 +132,9 @@ class DelegateTool(BaseTool):
             agent_registry=context["agent_registry"],
             env=context["env"] if spec.shared_env else None,
             delegate_depth=context["delegate_depth"] + 1,
-            shared_memory=context["shared_memory"]
-            if spec.shared_memory is None
-            else spec.shared_memory,
+            shared_memory=(
+                context["shared_memory"] if spec.shared_memory is None else spec.shared_memory
+            ),
             approval_callback=context["approval_callback"],
             auto_approve=context["auto_approve"],
         )

@@ -5,9 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from ..engine.critic import Critic
+from ..engine.critic_decorator import critic
 from ..engine.critic_result import CriticResult
+from .planning import format_action
 
-__all__ = ["PassThroughCritic", "ScoreCritic", "SelfReflectionCritic"]
+__all__ = [
+    "PassThroughCritic",
+    "ReActSelfReflectionCritic",
+    "ScoreCritic",
+    "SelfReflectionCritic",
+    "pass_through_critic",
+    "self_reflection_critic",
+]
 
 _FAILURE_KEYS = {"tool_name", "status", "error", "error_code", "output"}
 
@@ -30,26 +39,55 @@ class SelfReflectionCritic(Critic):
         self._retries = 0
 
     def evaluate(self, state: Any, decision: Any, results: list[Any]) -> CriticResult:
-        errors = [
+        said = "; ".join(
             f"{result['tool_name']}: {result['error']}"
             for result in results
             if isinstance(result, dict) and _FAILURE_KEYS == set(result)
-        ]
-        if not errors:
+        )
+        if not said:
             self._retries = 0
             return CriticResult(reason="no tool failed")
-        said = "; ".join(errors)
         if self._retries >= self.max_retries:
             self._retries = 0
             return CriticResult("stop", f"still failing: {said}", 0.0)
         self._retries += 1
-        return CriticResult(
-            "retry",
-            said,
-            0.0,
-            details={"retries": self._retries},
-            instruction_patch=f"The last step failed: {said}. Do it differently.",
-        )
+        return _retry(said, retries=self._retries)
+
+
+class ReActSelfReflectionCritic(Critic):
+    """Writes what went wrong to ``state.metadata["self_reflections"]``, and asks again.
+
+    ``max_retries`` is the number of retries of the whole run, which are counted in
+    ``state.metadata["reflection_retries"]``; after that the run stops.
+    """
+
+    def __init__(self, max_retries: int = 2) -> None:
+        self.max_retries = max_retries
+
+    def evaluate(self, state: Any, decision: Any, results: list[Any]) -> CriticResult:
+        said = _error_in(results)
+        if said is None:
+            return CriticResult(reason="no result holds an error")
+        done = ", ".join(map(format_action, getattr(decision, "actions", None) or []))
+        noted = f"{done or 'The step'} failed: {said}"
+        notes = state.metadata.setdefault("self_reflections", [])
+        state.metadata["self_reflections"] = [*notes, noted]
+        return _counted(state, noted, self.max_retries)
+
+
+@critic
+def pass_through_critic(state: Any, decision: Any, results: list[Any]) -> CriticResult:
+    """Lets every step pass."""
+    return CriticResult(reason="passed")
+
+
+@critic
+def self_reflection_critic(state: Any, decision: Any, results: list[Any]) -> CriticResult:
+    """Asks for another try while results hold an error, at most twice in a run."""
+    said = _error_in(results)
+    if said is None:
+        return CriticResult(reason="no result holds an error")
+    return _counted(state, said, 2)
 
 
 class ScoreCritic(Critic):
@@ -66,3 +104,22 @@ class ScoreCritic(Critic):
         if not isinstance(score, (int, float)) or score >= self.threshold:
             return CriticResult(reason="no score below the threshold", score=score)
         return CriticResult("stop", f"score {score} is below {self.threshold}", score)
+
+
+def _error_in(results: list[Any]) -> str | None:
+    """The first error that a result holds."""
+    errors = (result.get("error") for result in results if isinstance(result, dict))
+    return next((str(error) for error in errors if error), None)
+
+
+def _counted(state: Any, said: str, most: int) -> CriticResult:
+    retries = state.metadata.get("reflection_retries", 0)
+    if retries >= most:
+        return CriticResult("stop", f"still failing: {said}", 0.0)
+    state.metadata["reflection_retries"] = retries + 1
+    return _retry(said, retries=retries + 1, max_retries=most)
+
+
+def _retry(said: str, **details: int) -> CriticResult:
+    patch = f"The last step failed: {said}. Do it differently."
+    return CriticResult("retry", said, 0.0, details=details, instruction_patch=patch)

@@ -7,6 +7,8 @@ from typing import Any
 
 __all__ = ["is_stream", "response_from_events"]
 
+_Object = dict[str, Any]
+
 
 def is_stream(data: bytes, kind: str) -> bool:
     """Whether a body of the content type ``kind`` is a stream of events."""
@@ -16,35 +18,40 @@ def is_stream(data: bytes, kind: str) -> bool:
     return "event-stream" in kind or start.startswith((b"data:", b"event:", b": "))
 
 
-def response_from_events(data: bytes) -> dict[str, Any] | None:
+def response_from_events(data: bytes) -> _Object | None:
     """The response that the events add up to; None when they end before it does.
 
     Raises ValueError for an event whose data is not JSON.
     """
-    response: dict[str, Any] = {}
-    message: dict[str, Any] = {"role": "assistant"}
-    choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": None}
-    calls: list[dict[str, Any]] = []
+    response: _Object = {}
+    message: _Object = {"role": "assistant"}
+    choice: _Object = {"index": 0, "message": message, "finish_reason": None}
+    calls: list[_Object] = []
     done = False
     for text in _events(data):
-        if text == "[DONE]":
-            done = True
+        if done := text == "[DONE]":
             break
-        chunk = json.loads(text)
-        if not isinstance(chunk, dict):
-            continue
+        chunk = _object(json.loads(text))
         response |= {k: v for k, v in chunk.items() if k != "choices" and v is not None}
-        choices = chunk.get("choices")
-        for part in choices if isinstance(choices, list) else ():
-            if isinstance(part, dict) and part.get("index") in (0, None):
-                _take(part, choice, message, calls)
+        for part in _objects(chunk.get("choices")):
+            if part.get("index") in (0, None):
+                _take(part, choice, calls)
     if calls:
-        message["tool_calls"] = [_whole(call) for call in calls]
+        kept = [{k: v for k, v in call.items() if k != "place"} for call in calls]
+        message["tool_calls"] = [{"type": "function", **call} for call in kept]
     if response.get("error"):
         return response
     if not done and choice["finish_reason"] is None:
         return None
     return {**response, "choices": [choice]}
+
+
+def _object(value: object) -> _Object:
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: object) -> list[_Object]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _events(data: bytes) -> list[str]:
@@ -58,42 +65,32 @@ def _events(data: bytes) -> list[str]:
             if line.startswith("data:")
         ]
         # Some servers leave out the empty line between events of one line each.
-        if len(lines) > 1 and all(line[:1] in ("{", "[") for line in lines):
-            found += lines
-        elif lines:
-            found.append("\n".join(lines))
+        whole = len(lines) > 1 and all(line[:1] in ("{", "[") for line in lines)
+        found += lines if whole else ["\n".join(lines)]
     return [event.strip() for event in found if event.strip()]
 
 
-def _take(
-    part: dict[str, Any],
-    choice: dict[str, Any],
-    message: dict[str, Any],
-    calls: list[dict[str, Any]],
-) -> None:
+def _take(part: _Object, choice: _Object, calls: list[_Object]) -> None:
     """Add one choice of a chunk to the response's."""
     for name in ("finish_reason", "usage", "error"):
         if part.get(name) is not None:
             choice[name] = part[name]
+    message = choice["message"]
     found = part.get("delta") or part.get("message") or {"content": part.get("text")}
-    if not isinstance(found, dict):
-        return
-    for name, value in found.items():
+    for name, value in _object(found).items():
         if name == "tool_calls":
-            for piece in value if isinstance(value, list) else ():
-                if isinstance(piece, dict):
-                    _take_call(piece, calls)
+            for piece in _objects(value):
+                _take_call(piece, calls)
         elif name == "function_call" and isinstance(value, dict):
             _grow(message.setdefault(name, {}), value)
         elif name != "role":
             _grow(message, {name: value})
 
 
-def _take_call(piece: dict[str, Any], calls: list[dict[str, Any]]) -> None:
+def _take_call(piece: _Object, calls: list[_Object]) -> None:
     """Add a piece of a call, which its index, its id or its name tells from the others."""
     place, call_id = piece.get("index"), piece.get("id")
-    function = piece.get("function")
-    function = function if isinstance(function, dict) else {}
+    function = _object(piece.get("function"))
     known = [
         call
         for call in calls
@@ -107,7 +104,7 @@ def _take_call(piece: dict[str, Any], calls: list[dict[str, Any]]) -> None:
     _grow(call["function"], function)
 
 
-def _grow(target: dict[str, Any], pieces: dict[str, Any]) -> None:
+def _grow(target: _Object, pieces: _Object) -> None:
     """Join texts and lists of pieces; any other value replaces the one before."""
     for name, value in pieces.items():
         held = target.get(name)
@@ -117,7 +114,3 @@ def _grow(target: dict[str, Any], pieces: dict[str, Any]) -> None:
             target[name] = held + value
         elif value is not None:
             target[name] = value
-
-
-def _whole(call: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "function", **{k: v for k, v in call.items() if k != "place"}}

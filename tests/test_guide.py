@@ -49,7 +49,7 @@ def test_the_table_has_a_row_for_each_public_name():
     assert not missing, f"GUIDE.md, Every public name: add rows for {'; '.join(missing)}"
     gone = sorted(set(listed) - set(homes))
     assert not gone, f"GUIDE.md, Every public name: take out the rows of {', '.join(gone)}"
-    assert listed == sorted(set(listed), key=str.lower)
+    assert listed == sorted(set(listed), key=lambda name: (name.lower(), name))
     for name, where, _, chapter in ROWS:
         packages = [home for home in homes[name] if home != "qitos_min"]
         only = "" if "qitos_min" in homes[name] else "only "

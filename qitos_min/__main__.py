@@ -156,7 +156,7 @@ def build_engine(*, llm: Any = None, trace_writer: Any = None) -> Engine:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the example and print its payload, or show a run; return the exit code."""
+    """Run the example and print its payload, or show runs; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m qitos_min", description=__doc__)
     parser.add_argument("--trace", metavar="DIR", help="also write the run to a new folder")
     parser.add_argument(
@@ -183,24 +183,26 @@ def main(argv: list[str] | None = None) -> int:
         if args.output is None and (len(args.runs) > 1 or args.runs == ["-"]):
             viewed.error("several runs, or standard input, need -o FILE")
         return view(args.runs, args.output)
+    try:
+        return _run_example(args)
+    except ValueError as error:
+        parser.exit(1, f"{parser.prog}: {error}\n")
+
+
+def _run_example(args: argparse.Namespace) -> int:
+    """Run it and print its payload; a ``ValueError`` says what it cannot run with."""
     llm = writer = None
     if args.model is not None:
         key = os.environ.get("OPENAI_API_KEY")
         if not key:
-            parser.exit(1, f"{parser.prog}: --model needs a key in OPENAI_API_KEY\n")
+            raise ValueError("--model needs a key in OPENAI_API_KEY")
         from .models import OpenAICompatibleModel
 
-        try:
-            llm = OpenAICompatibleModel(args.model, key, args.base_url)
-        except ValueError as error:
-            parser.exit(1, f"{parser.prog}: {error}\n")
+        llm = OpenAICompatibleModel(args.model, key, args.base_url)
     if args.trace is not None:
         from .trace import TraceWriter
 
-        try:
-            writer = TraceWriter(args.trace)
-        except ValueError as error:
-            parser.exit(1, f"{parser.prog}: {error}\n")
+        writer = TraceWriter(args.trace)
     # What fails is said below, in one line.
     logging.getLogger("qitos_min").addHandler(logging.NullHandler())
     engine = build_engine(llm=llm, trace_writer=writer)
@@ -209,7 +211,7 @@ def main(argv: list[str] | None = None) -> int:
     sys.stdout.buffer.write(f"{text}\n".encode())
     sys.stdout.flush()
     if result.failure is not None:
-        sys.stderr.write(f"{parser.prog}: {result.failure['message']}\n")
+        sys.stderr.write(f"python -m qitos_min: {result.failure['message']}\n")
         return 1
     return 0
 

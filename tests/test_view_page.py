@@ -9,7 +9,7 @@ import pytest
 from view_runs import DATA, example, write_run
 
 from qitos_min.__main__ import main
-from qitos_min.view import _model, _page, _style, _svg, _terminal
+from qitos_min.view import _model, _page, _style, _svg, _terminal, _words
 
 FILES = Path(__file__).resolve().parents[2] / "shared" / "cases" / "files"
 VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -166,7 +166,7 @@ def test_steps_of_an_axis_are_round(span, step):
     [(0, "0 ms"), (0.0004, "0.4 ms"), (0.0123, "12 ms"), (0.9996, "1.0 s"), (3.21, "3.2 s"), (61, "61 s"), (125, "2 min 5 s"), (3600, "60 min")],
 )
 def test_durations_are_said_as_people_say_them(seconds, shown):
-    assert _model.duration(seconds) == shown
+    assert _words.duration(seconds) == shown
 
 
 # Long runs
@@ -236,7 +236,7 @@ def test_every_text_of_a_run_is_shown_as_text(tmp_path, text):
         "tool_permissions": [{"name": text, "description": text, "permissions": {text: True}, "required_ops": [text]}],
     }  # fmt: skip
     page = of_value(tmp_path, run)
-    shown = _model.printable(text)
+    shown = _words.printable(text)
     assert Page(page).text.count(" ".join(shown.split())) >= 25
     assert all(c.isprintable() or c == "\n" for c in page)
     lines = _terminal.terminal(_model.load(str(tmp_path / "run.json")), 60).splitlines()

@@ -122,8 +122,8 @@ def test_a_whole_run(page):
         "    11  style   continue   1.00",
         "",
         "Handoffs",
-        "  step  handoff            context  messages",
-        "    10  planner -> writer  FULL           12",
+        "  step  from     to      context  messages",
+        "    10  planner  writer  FULL           12",
         "",
         "Issues",
         "  records[1].critic_outputs[0].score: expected a finite number, got None",
@@ -141,7 +141,7 @@ def test_long_text_goes_on_in_the_next_line(page, text):
 
 def test_of_very_long_text_it_is_said_what_is_left_out(page):
     lines = part(page({"records": [], "final_result": "x" * 1_000_000}), "Run")
-    assert len(lines) == 18 and lines[-1].endswith(" ... and 999000 more characters")
+    assert len(lines) == 18 and lines[-1].endswith(" ... and 999,000 more characters")
 
 
 LONG = {

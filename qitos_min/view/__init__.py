@@ -1,4 +1,4 @@
-"""Runs to look at, as a page or in a terminal, read through ``snowl_compat`` without the runtime."""
+"""Runs to look at, on a page or in a terminal; they are read without the runtime."""
 
 from ._commands import show, view
 

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 from snowl_compat import SnowlCompatError
 
-from ._model import Run, load, printable
+from ._model import Run, load
 from ._page import page
 from ._terminal import terminal
+from ._words import printable
 
 __all__ = ["show", "view"]
 

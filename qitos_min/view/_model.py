@@ -6,19 +6,24 @@ JSON value anywhere, so that a value of another type than expected reads as one 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain, zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
-from snowl_compat import build_payload, dumps, read_run
+from snowl_compat import build_payload, read_run
 
-__all__ = ["EDGE", "Call", "Run", "Step", "calls", "duration", "load", "printable", "words"]
+from ._words import words
 
-EDGE = 200
+__all__ = ["Run", "Step", "calls", "cells", "load"]
+
+_EDGE = 200
 """Steps at either end of a run that are shown whatever happened in them."""
+_SHOWN = {
+    "critic_traces": ("step_id", "critic_name", "action", "score", "reason"),
+    "handoff_traces": ("step_id", "from_agent", "to_agent", "context_strategy", "messages_passed"),
+}
 _OUTSIDE = {"INIT", "END", "SESSION_START", "SESSION_END"}
 """Phases that belong to the run and to no step, like those of toolsets."""
 _BUDGET_WORDS = {
@@ -33,8 +38,7 @@ _SPEC_WORDS = {
 }
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """One tool call of a step; times in seconds since the run began."""
 
     name: str
@@ -59,9 +63,15 @@ class Step:
     """Of ``error``, ``retry``, ``stop`` and ``handoff``."""
     record: Mapping[str, Any] | None
     errors: tuple[str, ...]
+    """What its events say; errors of calls are theirs."""
     critics: tuple[Mapping[str, Any], ...]
     acted: float
     """When its tools began."""
+
+    @property
+    def decision(self) -> Mapping[str, Any]:
+        """What was decided; empty without a decision."""
+        return _mapping((self.record or {}).get("decision"))
 
 
 @dataclass(frozen=True)
@@ -154,6 +164,11 @@ class Run:
         return groups
 
 
+def cells(run: Run, part: str) -> list[list[Any]]:
+    """Return what tables show of the rows of ``critic_traces`` or ``handoff_traces``."""
+    return [[row[name] for name in _SHOWN[part]] for row in run.payload[part]]
+
+
 def load(path: str) -> Run:
     """Return the run that ``snowl_compat.read_run`` finds at a path.
 
@@ -217,7 +232,6 @@ class _Seen:
         if phase == "ACT" and stage == "start":
             span[2] = stamp
         if error or event.get("ok") is False:
-            # Its recovery repeats an error.
             self.errors.setdefault(number, []).append(words(error or phase))
         if number not in self.made and not every:
             self.made.clear()
@@ -258,16 +272,15 @@ def _steps(payload: Mapping[str, Any], records: Iterable[Any], seen: _Seen) -> l
     unseen = dict(seen.made)
     # What is still unseen when the records are at their end.
     rest = (made for number, made in seen.made.items() if number in unseen)
-    for record in chain(records, rest):
-        if not isinstance(record, dict):
-            continue
+    for record in filter(_mapping, chain(records, rest)):
         number = record.get("step_id")
         number = number if _is_number(number) else len(steps)
         unseen.pop(number, None)
         agent = words(record.get("agent_id") or agent)
-        errors = [*dict.fromkeys(seen.errors.get(number, ())), *_call_errors(record)]
+        # A recovery repeats the error.
+        errors = tuple(dict.fromkeys(seen.errors.get(number, ())))
         rows = critics.pop(number, [])
-        marks = ["error"] if errors else []
+        marks = ["error"] if errors or any(map(_is_failed, _rows(record))) else []
         actions = {row["action"] for row in rows}
         marks += [name for name in ("retry", "stop") if name in actions]
         marks += ["handoff"] if number in handoffs else []
@@ -277,55 +290,48 @@ def _steps(payload: Mapping[str, Any], records: Iterable[Any], seen: _Seen) -> l
             times = [value - start for value in seen.spans[number]]
         steps.append(
             Step(len(steps), number, agent, times[0], times[1], tuple(marks), record,
-                 tuple(errors), tuple(rows), times[2])
+                 errors, tuple(rows), times[2])
         )  # fmt: skip
-        _leave_out(steps, len(steps) - 1 - EDGE)
+        _leave_out(steps, len(steps) - 1 - _EDGE)
         agent = handoffs.get(number, {}).get("to_agent") or agent
     return steps
 
 
 def _leave_out(steps: list[Step], position: int) -> None:
     """Forget the details of a step in the middle in which nothing happened."""
-    if position >= EDGE and not steps[position].marks:
+    if position >= _EDGE and not steps[position].marks:
         steps[position] = replace(steps[position], record=None, critics=())
 
 
-def _call_errors(record: Mapping[str, Any]) -> list[str]:
-    found = []
-    for row in _list(record.get("tool_invocations")):
-        row = _mapping(row)
-        if row.get("error") or row.get("status") == "error":
-            name = words(row.get("tool_name") or "tool")
-            found.append(f"{name}: {words(row.get('error') or 'error')}")
-    return found
+def _rows(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [_mapping(row) for row in _list(record.get("tool_invocations"))]
+
+
+def _is_failed(row: Mapping[str, Any]) -> bool:
+    return bool(row.get("error")) or row.get("status") == "error"
 
 
 def calls(step: Step) -> list[Call]:
     """Return the tool calls of a step that is shown, in the order of its decision."""
     record = step.record or {}
-    actions = _list(record.get("actions")) or _list(_mapping(record.get("decision")).get("actions"))
-    invoked = [_mapping(row) for row in _list(record.get("tool_invocations"))]
-    seconds = [_latency(row) for row in invoked]
-    begins = _begins(step.acted, seconds, _mapping(record.get("action_execution")).get("segments"))
+    actions = _list(record.get("actions")) or _list(step.decision.get("actions"))
+    results, rows = _list(record.get("action_results")), _rows(record)
+    taken = [_latency(row) for row in rows]
+    begins = _begins(step.acted, taken, _mapping(record.get("action_execution")).get("segments"))
     found = []
-    results = _list(record.get("action_results"))
-    for action, row, result, began, taken in zip_longest(
-        actions, invoked, results, begins, seconds
-    ):
+    for n, (action, row, result) in enumerate(zip_longest(actions, rows, results)):
         action, row = _mapping(action), row or {}
-        status = row.get("status") or _mapping(result).get("status") or ""
-        name = action.get("name") or row.get("tool_name") or "also returned"
+        name = words(action.get("name") or row.get("tool_name") or "also returned")
+        status = words(row.get("status") or _mapping(result).get("status") or "")
         error = words(row.get("error") or "")
-        began = step.acted if began is None else began
-        found.append(
-            Call(words(name), action.get("args"), words(status), error, result, began, taken)
-        )
+        began, seconds = (begins[n], taken[n]) if n < len(rows) else (step.acted, None)
+        found.append(Call(name, action.get("args"), status, error, result, began, seconds))
     return found
 
 
 def _latency(row: Mapping[str, Any]) -> float | None:
     value = row.get("latency_ms")
-    return value / 1000 if _is_number(value) and 0 <= value < 1e12 else None
+    return value / 1000 if _is_number(value) and value >= 0 else None
 
 
 def _begins(acted: float, seconds: list[float | None], segments: Any) -> list[float]:
@@ -367,32 +373,3 @@ def _seconds(stamp: Any) -> float | None:
         return datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp()
     except (AttributeError, TypeError, ValueError, OverflowError, OSError):
         return None
-
-
-def duration(seconds: float) -> str:
-    """Return seconds as people say them: ``0.4 ms``, ``12 ms``, ``3.2 s``, ``4 min 5 s``."""
-    if seconds < 0.9995:
-        value = seconds * 1000
-        return f"{value:.0f} ms" if value >= 9.95 or not value else f"{value:.1f} ms"
-    if seconds < 120:
-        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if rest else f"{minutes} min"
-
-
-def words(value: Any, indent: int | None = None) -> str:
-    """Return a value as text: numbers short, what is no text as JSON."""
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.2f}" if abs(value) < 1e6 else f"{value:.3g}"
-    return value if isinstance(value, str) else dumps(value, indent=indent)
-
-
-def printable(text: str, keep: str = "") -> str:
-    """Return the text with what a reader could not see, or a terminal obey, as JSON escapes."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in keep else json.dumps(c)[1:-1] for c in text)

@@ -7,8 +7,9 @@ from html import escape
 from typing import Any
 
 from . import _svg
-from ._model import Call, Run, Step, calls, duration, printable, words
+from ._model import Run, Step, calls, cells
 from ._style import STYLE
+from ._words import duration, printable, shortened, words
 
 __all__ = ["page"]
 
@@ -19,8 +20,6 @@ _ROOM = 6_000_000
 _MOST_ROWS = 1000
 """Rows of a table of issues or verdicts."""
 _LEGEND = {"error": "error", "retry": "sent back by a critic", "stop": "stopped by a critic"}
-_VERDICT = "step_id critic_name action score reason"
-_HANDOFF = "step_id from_agent to_agent context_strategy messages_passed"
 
 
 def page(runs: Sequence[Run]) -> str:
@@ -53,7 +52,7 @@ def _run(run: Run, prefix: str, several: bool) -> Iterator[str]:
     task = words(run.task) if run.task is not None else run.name
     level = "h2" if several else "h1"
     yield f'<article id="{prefix}run" aria-labelledby="{prefix}title">\n<header>\n'
-    yield f'<{level} id="{prefix}title">{_text(_short(task, 500))}</{level}>\n'
+    yield f'<{level} id="{prefix}title">{_text(shortened(task, 500))}</{level}>\n'
     yield "".join(_head(run))
     yield "</header>\n"
     shown = [step for step in run.steps if step.record is not None]
@@ -64,13 +63,12 @@ def _run(run: Run, prefix: str, several: bool) -> Iterator[str]:
         yield _section("Critics", _critics(run))
     if run.steps:
         yield _section("Steps", "".join(_steps(run, prefix, limit)))
-    handoffs = _columns(run.payload["handoff_traces"], _HANDOFF)
     heads = ("step", "from", "to", "context", "messages")
-    yield _section("Handoffs", _table("Handoffs", heads, handoffs))
+    yield _section("Handoffs", _table("Handoffs", heads, cells(run, "handoff_traces")))
     heads = ("tool", "may use", "notes", "description")
     yield _section("Tools", _table("Tools", heads, run.tools))
     yield _section("Configuration", _pairs(run.configuration))
-    issues = _columns(run.payload["run"]["issues"], "path message")
+    issues = [(issue["path"], issue["message"]) for issue in run.payload["run"]["issues"]]
     yield _section("Issues", _table("Issues", ("where", "what"), issues))
     yield "</article>\n"
 
@@ -78,15 +76,15 @@ def _run(run: Run, prefix: str, several: bool) -> Iterator[str]:
 def _head(run: Run) -> Iterator[str]:
     said = run.payload["run"]
     if said["final_result"] is not None:
-        yield f'<div class="answer">{_block(words(said["final_result"], 2), _LONGEST)}</div>\n'
+        yield f'<div class="answer">{_block(said["final_result"], _LONGEST)}</div>\n'
     for row in run.failures:
         where = [words(row[key]) for key in ("category", "phase") if row.get(key)]
         where += [f"step {words(row['step_id'])}"] if row.get("step_id") is not None else []
         kind = words(row.get("type") or "failure")
-        yield f'<div class="failure"><p><strong>{_text(kind)}</strong>: {_text(words(row.get("message")))}'
-        yield f" <small>({_text(', '.join(where))})</small></p>\n"
+        yield f'<div class="failure"><p><strong>{_text(kind)}</strong>:'
+        yield f" {_cell(row.get('message'))} <small>({_text(', '.join(where))})</small></p>\n"
         if row.get("traceback"):
-            text = _block(words(row["traceback"]), 4 * _LONGEST)
+            text = _block(row["traceback"], 4 * _LONGEST)
             yield f"<details><summary>traceback</summary>{text}</details>\n"
         yield "</div>\n"
     hidden = ("task", "result")
@@ -111,7 +109,7 @@ def _critics(run: Run) -> str:
     keys += [f'<li><b class="{name}">{sign}</b> {name}</li>'
              for name, sign in _svg.SIGNS.items() if name in actions]  # fmt: skip
     gone = {step.number for step in run.steps if step.record is None}
-    shown = _columns([row for row in rows if row["step_id"] not in gone], _VERDICT)
+    shown = [row for row in cells(run, "critic_traces") if row[0] not in gone]
     table = _table("Critics", ("step", "critic", "action", "score", "reason"), shown)
     if len(shown) < len(rows):
         told = f"{len(rows) - len(shown):,} verdicts on steps that are left out"
@@ -122,7 +120,7 @@ def _critics(run: Run) -> str:
 
 
 def _key(shape: str, text: str) -> str:
-    return f'<li><i class="{shape}"></i>{_text(_short(text, 100))}</li>'
+    return f'<li><i class="{shape}"></i>{_text(shortened(text, 100))}</li>'
 
 
 def _figure(shape: str, picture: str, keys: Sequence[str]) -> str:
@@ -131,7 +129,7 @@ def _figure(shape: str, picture: str, keys: Sequence[str]) -> str:
 
 
 def _steps(run: Run, prefix: str, limit: int) -> Iterator[str]:
-    opened = next((s.position for s in run.steps if {"error", "retry", "stop"} & {*s.marks}), None)
+    opened = next((step for step in run.steps if {"error", "retry", "stop"} & {*step.marks}), None)
     for first, *more in run.groups:
         if first.record is None:
             last = more[-1] if more else first
@@ -139,59 +137,51 @@ def _steps(run: Run, prefix: str, limit: int) -> Iterator[str]:
                 f'<p class="left">Steps {first.number} to {last.number} are left out:'
                 f" {len(more) + 1:,} steps without error, retry, stop or handoff.</p>\n"
             )
-        else:
-            yield from _step(run, first, prefix, limit, first.position == opened)
+            continue
+        is_open = " open" if first is opened else ""
+        yield f'<details id="{prefix}s{first.position}"{is_open}><summary>{_summary(run, first)}'
+        yield "</summary>\n"
+        yield from _step(first, limit)
+        yield "</details>\n"
 
 
-def _step(run: Run, step: Step, prefix: str, limit: int, is_open: bool) -> Iterator[str]:
-    decision = step.record.get("decision") if step.record else None
-    decision = decision if isinstance(decision, dict) else {}
-    made = calls(step)
-    names = dict.fromkeys(call.name for call in made if call.args is not None)
-    what = [words(decision.get("mode") or "no decision")]
+def _summary(run: Run, step: Step) -> str:
+    names = dict.fromkeys(call.name for call in calls(step) if call.args is not None)
+    what = [words(step.decision.get("mode") or "no decision")]
     what += [", ".join(names)] if names else []
     what += [duration(step.ended - step.began)] if run.timed else []
     marks = "".join(f' <b class="mark {mark}">{mark}</b>' for mark in step.marks)
-    yield f'<details id="{prefix}s{step.position}"{" open" if is_open else ""}><summary>'
-    yield f"<b>{step.number}</b> <span>{_text(step.agent)}</span> "
-    yield f"<span>{_text(_short(' · '.join(what), 200))}</span>{marks}</summary>\n"
+    told = _text(shortened(" · ".join(what), 200))
+    return f"<b>{step.number}</b> <span>{_text(step.agent)}</span> <span>{told}</span>{marks}"
+
+
+def _step(step: Step, limit: int) -> Iterator[str]:
     for error in step.errors:
-        yield f'<p class="error">{_text(_short(error, limit))}</p>\n'
+        yield f'<p class="error">{_text(shortened(error, limit))}</p>\n'
     for label, key in (("why", "rationale"), ("answer", "final_answer"), ("to", "target")):
-        if decision.get(key) is not None:
-            yield f"<h4>{label}</h4>{_block(words(decision[key], 2), limit)}\n"
-    for call in made:
-        yield _call(call, limit)
-    changes = step.record.get("state_diff") if step.record else None
-    if isinstance(changes, dict) and changes:
-        yield "<h4>state</h4>\n"
-        yield _table("State changes", ("field", "before", "after"), [*_changes(changes, limit)])
+        yield _block(step.decision.get(key), limit, label)
+    for call in calls(step):
+        told = [call.status] if call.status else []
+        told += [duration(call.seconds)] if call.seconds is not None else []
+        name = _text(shortened(call.name, limit))
+        yield f'<div class="call"><h4><code>{name}</code>'
+        yield f" <small>{_text(', '.join(told))}</small></h4>"
+        if call.error:
+            yield f'<p class="error">{_text(shortened(call.error, limit))}</p>'
+        yield f"{_block(call.args, limit)}{_block(call.result, limit)}</div>\n"
+    rows: list[list[Any]] = []
+    changes = (step.record or {}).get("state_diff")
+    for name, change in changes.items() if isinstance(changes, dict) else ():
+        change = change if isinstance(change, dict) else {"after": change}
+        rows.append([name, *([_block(change.get(key), limit // 2)] for key in ("before", "after"))])
+    if rows:
+        yield "<h4>state</h4>\n" + _table("State changes", ("field", "before", "after"), rows)
     for row in step.critics:
         score = "no score" if row["score"] is None else words(row["score"])
         told = f"{row['critic_name']}: {row['action']}, {score}. {words(row['reason'])}"
-        yield f'<p class="verdict {_text(row["action"]) if row["action"] in ("retry", "stop") else ""}">'
-        yield f"{_text(_short(told, limit))}</p>\n"
-        if row["instruction_patch"] is not None:
-            yield f"<h4>instruction</h4>{_block(words(row['instruction_patch'], 2), limit)}\n"
-    yield "</details>\n"
-
-
-def _changes(changes: Mapping[str, Any], limit: int) -> Iterator[list[Any]]:
-    for name, change in changes.items():
-        change = change if isinstance(change, dict) else {"after": change}
-        sides = [[_block(words(change.get(side)), limit // 2)] for side in ("before", "after")]
-        yield [name, *sides]
-
-
-def _call(call: Call, limit: int) -> str:
-    told = [call.status] if call.status else []
-    told += [duration(call.seconds)] if call.seconds is not None else []
-    args = "" if call.args is None else _block(words(call.args), limit)
-    result = "" if call.result is None else _block(words(call.result), limit)
-    return (
-        f'<div class="call"><h4><code>{_text(_short(call.name, limit))}</code>'
-        f" <small>{_text(_short(', '.join(told), limit))}</small></h4>{args}{result}</div>\n"
-    )
+        kind = row["action"] if row["action"] in _LEGEND else ""
+        yield f'<p class="verdict {kind}">{_text(shortened(told, limit))}</p>\n'
+        yield _block(row["instruction_patch"], limit, "instruction")
 
 
 def _section(title: str, body: str) -> str:
@@ -217,30 +207,21 @@ def _table(name: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> st
     )
 
 
-def _columns(rows: Sequence[Any], names: str) -> list[list[Any]]:
-    return [[row[name] for name in names.split()] for row in rows]
-
-
 def _pairs(pairs: Mapping[str, Any]) -> str:
     rows = [f"<div><dt>{label}</dt><dd>{_cell(value)}</dd></div>" for label, value in pairs.items()]
     return f"<dl>{''.join(rows)}</dl>\n" if rows else '<p class="left">none</p>\n'
 
 
 def _cell(value: Any) -> str:
-    return _text(_short(words(value), _LONGEST))
+    return _text(shortened(words(value), _LONGEST))
 
 
-def _block(text: str, limit: int) -> str:
-    return f"<pre>{_text(_short(text, limit))}</pre>"
-
-
-def _short(text: str, limit: int) -> str:
-    """The text, or its begin and how many characters are left out."""
-    return (
-        text
-        if len(text) <= limit
-        else f"{text[:limit]} … and {len(text) - limit:,} more characters"
-    )
+def _block(value: Any, limit: int, label: str = "") -> str:
+    """A value as it is, under its label; nothing for None."""
+    if value is None:
+        return ""
+    head = f"<h4>{label}</h4>" if label else ""
+    return f"{head}<pre>{_text(shortened(words(value), limit))}</pre>\n"
 
 
 def _text(text: str) -> str:

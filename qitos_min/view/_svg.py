@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import Any
 
-from ._model import Run, Step, calls, duration, printable, words
+from ._model import Run, Step, calls
+from ._words import duration, printable, words
 
 __all__ = ["COLOURS", "SCORES", "SIGNS", "bars", "nice_step", "score_lines", "scores", "timeline"]
 
@@ -194,7 +195,7 @@ def _picture(label: str, height: int, parts: Sequence[str]) -> str:
 
 
 def _tag(name: str, inner: str = "", /, **attributes: Any) -> str:
-    """An element; ``_`` in the name of an attribute stands for ``-``, one at its end for nothing."""
+    """An element; in the names of attributes ``_`` is ``-``, and nothing at their end."""
     names = [key.rstrip("_").replace("_", "-") for key in attributes]
     told = "".join(f' {key}="{value}"' for key, value in zip(names, attributes.values()))
     return f"<{name}{told}>{inner}</{name}>"

@@ -12,7 +12,7 @@ from qitos_min.kit.tool import CodingToolSet, EditorToolSet, ReadFile, RunComman
 from tool_results import result_of
 from workspaces import make_outside, tree
 
-FILES = {"a.txt": b"one\ntwo\nthree\n", "dos.txt": b"a\r\nb", "src/b.py": b"Needle = 1\n"}
+FILES = {"empty": b"", "a.txt": b"one\ntwo\nthree\n", "dos.txt": b"a\r\nb", "src/b.py": b"Needle = 1\n"}
 EDITOR = ["create", "insert", "replace_lines", "search", "str_replace", "view"]
 FULL = ["Edit", "Read", "append_file", "list_files", "read_file", "run_command", "write_file"]
 
@@ -74,6 +74,25 @@ DONE = [
     ("replace_lines", {"path": "a.txt", "start_line": 2, "end_line": 3}, {}, {"a.txt": b"one\n"}),
     (
         "replace_lines",
+        {"path": "a.txt", "start_line": 3, "end_line": 3, "replacement": "3"},
+        {},
+        {"a.txt": b"one\ntwo\n3\n"},
+    ),
+    (
+        "replace_lines",
+        {"path": "dos.txt", "start_line": 2, "end_line": 2, "replacement": "x"},
+        {},
+        {"dos.txt": b"a\r\nx"},
+    ),
+    (
+        "insert",
+        {"path": "a.txt", "insert_line": 3, "new_str": "four"},
+        {},
+        {"a.txt": b"one\ntwo\nthree\nfour\n"},
+    ),
+    ("insert", {"path": "empty", "insert_line": 0, "new_str": "x"}, {}, {"empty": b"x"}),
+    (
+        "replace_lines",
         {"path": "dos.txt", "start_line": 1, "end_line": 1, "replacement": "x\ny\n"},
         {},
         {"dos.txt": b"x\r\ny\r\nb"},
@@ -90,9 +109,10 @@ DONE = [
     (
         "list_files",
         {},
-        {"count": 4, "files": [
+        {"count": 5, "files": [
             {"name": "a.txt", "type": "file"}, {"name": "bin", "type": "file"},
-            {"name": "dos.txt", "type": "file"}, {"name": "src", "type": "directory"},
+            {"name": "dos.txt", "type": "file"}, {"name": "empty", "type": "file"},
+            {"name": "src", "type": "directory"},
         ]},
         {},
     ),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from ._contract import Record
+from ._json import dumps
 
 __all__ = ["BenchmarkRunResult", "ExperimentSpec", "RunSpec"]
 
@@ -59,6 +61,23 @@ class RunSpec(_Spec):
     benchmark_name: str | None = None
     benchmark_split: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def infer(cls, **known: Any) -> RunSpec:
+        """The description with the fields that are known; None counts as not known."""
+        spec = cls(**{name: value for name, value in known.items() if value is not None})
+        if spec.model_name and spec.model_family is None:
+            spec.model_family = spec.model_name.rpartition("/")[2].partition("-")[0].lower()
+        return spec
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the description: equal descriptions have equal ones."""
+        return hashlib.sha256(dumps(self.to_dict()).encode("utf-8")).hexdigest()
+
+    def is_official_run(self) -> bool:
+        """Whether it names a benchmark, its split, the model and the commit."""
+        named = (self.benchmark_name, self.benchmark_split, self.model_name, self.git_sha)
+        return all(named)
 
 
 @dataclass

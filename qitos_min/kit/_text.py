@@ -105,8 +105,8 @@ def edit_bytes(
     return edited, len(spans)
 
 
-def replace_lines(data: bytes, start: int, end: int, new: str) -> bytes:
-    """Put ``new`` in the place of the lines ``start`` to ``end``, counted from 1.
+def replace_lines(data: bytes, start: int, end: int, new: str) -> tuple[bytes, int]:
+    """The same for the lines ``start`` to ``end``, counted from 1, as one place.
 
     With ``end`` one below ``start`` it is inserted before the line ``start``, which may
     be one behind the last. Raises ``FileRefusal``: ``invalid_edit`` for lines that are
@@ -124,11 +124,12 @@ def replace_lines(data: bytes, start: int, end: int, new: str) -> bytes:
         raise FileRefusal("invalid_edit", text)
     own = _own_line_end(data)
     text = _with_line_ends(new, b"", own)
-    if text and not text.endswith((b"\r", b"\n")) and end < len(lines):
+    whole = not lines or lines[-1].endswith((b"\r", b"\n"))
+    if text and lines and not text.endswith((b"\r", b"\n")) and (whole or end < len(lines)):
         text += own
-    if text and end == start - 1 == len(lines) and lines and not _LINE_END.search(lines[-1]):
+    if text and not whole and start > len(lines):
         text = own + text
-    return bom + b"".join([*lines[: start - 1], text, *lines[end:]])
+    return bom + b"".join([*lines[: start - 1], text, *lines[end:]]), 1
 
 
 def _spans(data: bytes, old: str, most: int | None) -> Iterator[tuple[int, int]]:

@@ -9,6 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tool_results import result_of
+
 from qitos_min import ToolRegistry
 from qitos_min.kit.tool import HTMLExtractText, HTTPGet, web
 
@@ -64,7 +66,7 @@ def pages():
 
 
 def get(url, tool=None, **args):
-    return ToolRegistry().register(tool or HTTPGet()).call("http_get", url=url, **args)
+    return result_of(ToolRegistry().register(tool or HTTPGet()), "http_get", url=url, **args)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +140,7 @@ def test_the_network_is_its_permission():
     assert rows["http_get"].permissions.network and not rows["http_get"].needs_approval
     assert not rows["extract_web_text"].permissions.network
     asking = ToolRegistry().register(HTTPGet(needs_approval=True))
-    assert asking.call("http_get", url="http://127.0.0.1:9").error_code == "approval_required"
+    assert result_of(asking, "http_get", url="http://127.0.0.1:9").error_code == "approval_required"
 
 
 PAGE = (
@@ -160,5 +162,5 @@ PAGE = (
 )
 def test_html_becomes_text(html, options, told):
     registry = ToolRegistry().register(HTMLExtractText())
-    result = registry.call("extract_web_text", html=html, **options)
+    result = result_of(registry, "extract_web_text", html=html, **options)
     assert told.items() <= result.output.items()

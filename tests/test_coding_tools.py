@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tool_results import result_of
+
 from qitos_min import ToolRegistry
 from qitos_min.kit import coding_tools, editor_tools
 from qitos_min.kit.tool import CodingToolSet, EditorToolSet, ReadFile, RunCommand, WriteFile

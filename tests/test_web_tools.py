@@ -9,6 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tool_results import result_of
+
 from qitos_min import ToolRegistry
 from qitos_min.kit.tool import HTMLExtractText, HTTPGet, web
 from tool_results import result_of

@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+from tool_results import result_of
+
 from qitos_min.core.tool_registry import ToolRegistry
 from qitos_min.core.tool_result import ToolResult
 from qitos_min.kit._folder import FileRefusal
@@ -495,11 +497,11 @@ def test_expected_digest_is_keyword_only(workspace):
 def test_the_tools_pass_the_registry_with_their_permissions(workspace):
     (workspace / "a.txt").write_bytes(FIVE_LINES)
     registry = ToolRegistry().include_toolset(CodingToolSet(workspace))
-    assert registry.call("Read", file_path="a.txt", offset=4).output == "5\tl5"
-    ran = registry.call("Edit", file_path="a.txt", old_string="l5", new_string="L5")
+    assert result_of(registry, "Read", file_path="a.txt", offset=4).output == "5\tl5"
+    ran = result_of(registry, "Edit", file_path="a.txt", old_string="l5", new_string="L5")
     assert (ran.status, ran.tool_name) == ("success", "Edit")
     assert (
-        registry.call("Read", file_path="a.txt", offset=-1).error_code
+        result_of(registry, "Read", file_path="a.txt", offset=-1).error_code
         == "invalid_read_window"
     )
     flags = {row.name: row.to_dict() for row in registry.export_permissions()}

@@ -9,11 +9,14 @@ from typing import Any
 
 __all__ = [
     "CodingToolSet",
+    "DynamicTreeSearch",
     "EnvToolSet",
     "HTMLExtractText",
     "HTTPGet",
     "HostEnv",
+    "JSON_DECISION_SYSTEM_PROMPT",
     "JsonDecisionParser",
+    "MarkdownFileMemory",
     "NumberedPlanBuilder",
     "PLAN_DRAFT_PROMPT",
     "PLAN_EXEC_SYSTEM_PROMPT",
@@ -21,7 +24,10 @@ __all__ = [
     "REACT_SYSTEM_PROMPT",
     "ReActSelfReflectionCritic",
     "ReActTextParser",
+    "WindowHistory",
+    "WindowMemory",
     "WorkspaceEnv",
+    "XML_DECISION_SYSTEM_PROMPT",
     "XmlDecisionParser",
     "append_log",
     "coding_tools",
@@ -33,7 +39,18 @@ __all__ = [
     "set_final",
 ]
 
-_PARTS = ("env", "tool", "planning", "parser", "prompts", "toolset", "critic", "_compose")
+_PARTS = (
+    "env",
+    "tool",
+    "planning",
+    "parser",
+    "prompts",
+    "toolset",
+    "critic",
+    "memory",
+    "history",
+    "_compose",
+)
 
 
 def __getattr__(name: str) -> Any:

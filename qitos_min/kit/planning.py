@@ -9,8 +9,11 @@ from typing import Any
 
 from ..core.action import Action
 from ..engine._replies import read_reply
+from ._search import DynamicTreeSearch, GreedySearch
 
 __all__ = [
+    "DynamicTreeSearch",
+    "GreedySearch",
     "NumberedPlanBuilder",
     "PlanCursor",
     "append_log",

@@ -8,7 +8,14 @@ from typing import Any
 
 from ..engine._protocols import resolve_protocol
 
-__all__ = ["PLAN_DRAFT_PROMPT", "PLAN_EXEC_SYSTEM_PROMPT", "REACT_SYSTEM_PROMPT", "render_prompt"]
+__all__ = [
+    "JSON_DECISION_SYSTEM_PROMPT",
+    "PLAN_DRAFT_PROMPT",
+    "PLAN_EXEC_SYSTEM_PROMPT",
+    "REACT_SYSTEM_PROMPT",
+    "XML_DECISION_SYSTEM_PROMPT",
+    "render_prompt",
+]
 
 _DOUBLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _EITHER = re.compile(rf"{_DOUBLE.pattern}|\{{(\w+)\}}")
@@ -37,16 +44,20 @@ def render_prompt(
     return (_EITHER if enable_single_brace else _DOUBLE).sub(fill, template)
 
 
-_FORM = resolve_protocol("react_text_v1").form
 _TOOLS = "Tools:\n{{tool_schema}}"
-
-REACT_SYSTEM_PROMPT = f"""\
+_STEP_BY_STEP = f"""\
 You work on a task step by step. Think about what is known and what is missing, and use \
 a tool where it helps. Never make up a result, and call no tool that is not listed.
 
-{_TOOLS}
+{_TOOLS}"""
+_FORM, _JSON_FORM, _XML_FORM = (
+    resolve_protocol(name).form
+    for name in ("react_text_v1", "json_decision_v1", "xml_decision_v1")
+)
 
-{_FORM}"""
+REACT_SYSTEM_PROMPT = f"{_STEP_BY_STEP}\n\n{_FORM}"
+JSON_DECISION_SYSTEM_PROMPT = f"{_STEP_BY_STEP}\n\n{_JSON_FORM}"
+XML_DECISION_SYSTEM_PROMPT = f"{_STEP_BY_STEP}\n\n{_XML_FORM}"
 
 PLAN_DRAFT_PROMPT = """\
 Make a plan for this task: {{task}}

@@ -201,6 +201,11 @@ def test_no_tool_leaves_the_folder(workspace, name, path):
         (lambda root: CodingToolSet(root, 5, False, profile="full"), sorted(EDITOR + FULL)),
         (lambda root: CodingToolSet(workspace_root=root, profile="editor"), EDITOR),
         (EditorToolSet, EDITOR),
+        (lambda root: CodingToolSet(root, expose_legacy_aliases=False), ["Edit", "Read"]),
+        (
+            lambda root: CodingToolSet(root, expose_modern_names=False),
+            sorted({*EDITOR, *FULL} - {"Edit", "Read"}),
+        ),
         (
             lambda root: CodingToolSet(
                 root, profile="editor", enable_web=True, include_notebook=False,
@@ -229,7 +234,6 @@ def test_what_is_not_here_is_refused_by_name(workspace, option):
 
 
 def test_an_unknown_option_is_refused(workspace):
-    CodingToolSet(workspace, expose_legacy_aliases=True, expose_modern_names=True)
     with pytest.raises(TypeError, match="^CodingToolSet takes no option 'other'$"):
         CodingToolSet(workspace, other=False)
 

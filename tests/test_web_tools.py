@@ -79,7 +79,7 @@ def get(url, tool=None, **args):
     ],
 )
 def test_a_page_is_fetched(path, told):
-    with pages() as (server, url):
+    with pages() as (_, url):
         result = get(url + path)
     assert (result.status, result.error) == ("success", None)
     assert told.items() <= result.output.items()
@@ -104,7 +104,7 @@ def test_only_the_web_is_fetched(url):
 
 @pytest.mark.parametrize("path", ["/file", "/ftp"])
 def test_a_redirect_does_not_leave_the_web(path):
-    with pages() as (server, url):
+    with pages() as (_, url):
         result = get(url + path)
     assert (result.status, result.error_code) == ("error", "http_error")
     assert result.error.startswith(f"HTTP 302 from {url}{path}: ")
@@ -126,7 +126,7 @@ def test_a_broken_connection_is_tried_again():
 
 def test_size_and_time_have_limits(monkeypatch):
     monkeypatch.setattr(web, "_MOST_BYTES", 20)
-    with pages() as (server, url):
+    with pages() as (_, url):
         result = get(url + "/long")
         assert (result.output["content"], result.output["truncated"]) == ("x" * 20, True)
         started = time.monotonic()

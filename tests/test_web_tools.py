@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from qitos_min import ToolRegistry
+from qitos_min import Action, ToolRegistry
 from qitos_min.kit.tool import HTMLExtractText, HTTPGet, web
 
 PAGES = {
@@ -64,7 +64,8 @@ def pages():
 
 
 def get(url, tool=None, **args):
-    return ToolRegistry().register(tool or HTTPGet()).call("http_get", url=url, **args)
+    registry = ToolRegistry().register(tool or HTTPGet())
+    return registry.execute(Action("http_get", {"url": url, **args}))
 
 
 @pytest.mark.parametrize(
@@ -137,8 +138,8 @@ def test_the_network_is_its_permission():
     rows = {row.name: row for row in registry.export_permissions()}
     assert rows["http_get"].permissions.network and not rows["http_get"].needs_approval
     assert not rows["extract_web_text"].permissions.network
-    asking = ToolRegistry().register(HTTPGet(needs_approval=True))
-    assert asking.call("http_get", url="http://127.0.0.1:9").error_code == "approval_required"
+    asking = HTTPGet(needs_approval=True)
+    assert get("http://127.0.0.1:9", asking).error_code == "approval_required"
 
 
 PAGE = (
@@ -160,5 +161,5 @@ PAGE = (
 )
 def test_html_becomes_text(html, options, told):
     registry = ToolRegistry().register(HTMLExtractText())
-    result = registry.call("extract_web_text", html=html, **options)
+    result = registry.execute(Action("extract_web_text", {"html": html, **options}))
     assert told.items() <= result.output.items()

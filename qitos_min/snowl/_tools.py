@@ -129,8 +129,7 @@ def team_with_tools(team: Any, done: Any, tools: Sequence[SnowlTool]) -> Any:
 
 def _copied(registry: Any) -> Any:
     """A copy with containers of its own."""
-    registry = copy.copy(registry)
-    for name, part in list(vars(registry).items()):
-        if isinstance(part, (dict, list, set)):
-            setattr(registry, name, copy.copy(part))
-    return registry
+    made, kinds = copy.copy(registry), (dict, list, set)
+    own = {name: copy.copy(part) for name, part in vars(made).items() if isinstance(part, kinds)}
+    vars(made).update(own)
+    return made

@@ -60,10 +60,10 @@ class Trial:
         self.seen = peek(context, "error")
 
     async def run(self, make: Callable[[], Any], turn: threading.Lock | None) -> Told:
-        """Run the agent in a thread that no exit waits for, and tell all of it.
+        """Run the agent in a thread, holding ``turn`` meanwhile, and tell all of it.
 
-        ``turn`` is held meanwhile. When the waiting is cancelled the engine is told to
-        stop, and the thread is left to end by itself.
+        When the waiting is cancelled the engine is told to stop, and the thread, which no
+        exit waits for as it would for those of ``asyncio.to_thread``, ends by itself.
         """
         done: Future[Told] = Future()
         done.set_running_or_notify_cancel()
@@ -76,7 +76,6 @@ class Trial:
             except BaseException as error:  # Raised where it is awaited, Ctrl-C too.
                 done.set_exception(error)
 
-        # Not asyncio.to_thread: the process would wait for its threads at exit.
         threading.Thread(target=work, name="qitos-trial", daemon=True).start()
         try:
             return await asyncio.wrap_future(done)
@@ -155,7 +154,7 @@ def _run_plain(agent: Any, task: str, options: Row, settings: Row) -> Any:
 
 
 def _takes(function: Any, name: str) -> bool:
-    """Whether a function takes a keyword; one that cannot say so does."""
+    """Whether a function takes a keyword; one that is not there, or cannot say so, does."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):

@@ -566,8 +566,6 @@ def test_a_wrapped_tool_keeps_name_text_and_schema():
     assert str(tool.__signature__) == "(*, key: str, deep: object = None)"
     assert tool(key="k") == "v:k"
 
-
-def test_an_async_tool_is_awaited():
     async def call(key):
         await asyncio.sleep(0)
         return key
@@ -615,18 +613,17 @@ def test_a_registry_among_the_settings_gets_the_tools():
     assert list(own.tools) == ["own"]
 
 
-def test_a_tool_whose_name_is_taken_is_an_error_naming_it():
-    agent = Agent(result(), tool_registry=Registry("lookup"))
-    message, _ = fail(wrap(agent), tools=[snowl_tool()])
-    assert message == (
-        "Snowl's tool 'lookup' cannot stand beside those of the agent:"
-        " ValueError: name lookup is taken"
-    )
+TAKEN = "Snowl's tool 'lookup' cannot stand beside those of the agent: "
+REFUSED = [
+    (Registry("lookup"), TAKEN + "ValueError: name lookup is taken"),
+    (None, "Agent has no tool registry for Snowl's tool 'lookup'"),
+]
 
 
-def test_tools_for_an_agent_without_a_registry_are_an_error():
-    message, _ = fail(wrap(Agent(result())), tools=[snowl_tool()])
-    assert message == "Agent has no tool registry for Snowl's tool 'lookup'"
+@pytest.mark.parametrize("registry, expected", REFUSED, ids=["taken", "no registry"])
+def test_a_tool_that_finds_no_place_is_an_error_naming_it(registry, expected):
+    message, _ = fail(wrap(Agent(result(), tool_registry=registry)), tools=[snowl_tool()])
+    assert message == expected
 
 
 # Every agent of a team

@@ -305,9 +305,11 @@ def _shown(value: "Any") -> str:
     """A value as messages show it: plain ones by repr, others by type."""
     if type(value) is str:
         return repr(value[:80])
-    is_plain = value is _MISSING or type(value) in _SCALARS
-    is_long = type(value) is int and value not in _SAFE  # Which may not be printable.
-    return repr(value) if is_plain and not is_long else _name(value)
+    try:
+        is_plain = value is _MISSING or type(value) in _SCALARS
+        return repr(value) if is_plain else _name(value)
+    except ValueError:  # An int of too many digits.
+        return _name(value)
 
 
 # -- Reading by shape -----------------------------------------------------------------

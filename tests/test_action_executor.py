@@ -63,7 +63,7 @@ class Stage:
         policy = ActionExecutionPolicy(**{"mode": "parallel", **policy})
         executor = ActionExecutor(self.registry, policy=policy)
         actions = [Action(name, args) for name, args in calls]
-        return executor.execute(actions, runtime_context=context)
+        return executor.run_batch(actions, runtime_context=context)
 
 
 SAFE = {"concurrency_safe": True}
@@ -185,7 +185,7 @@ def test_no_more_calls_run_at_once_than_allowed(limit):
 
 def test_serial_calls_run_in_the_calling_thread():
     registry = ToolRegistry().register(lambda: threading.get_ident(), name="t")
-    batch = ActionExecutor(registry).execute([Action("t")])
+    batch = ActionExecutor(registry).run_batch([Action("t")])
     assert outputs(batch) == [threading.get_ident()]
 
 
@@ -237,7 +237,7 @@ def test_identities_are_filled_in_whatever_became_of_a_call():
         Action(name, {"fail": "b" if name == "boom" else ""}, action_id=str(n))
         for n, name in enumerate(names)
     ]
-    batch = executor.execute(actions)
+    batch = executor.run_batch(actions)
     assert [r.tool_name for r in batch.results] == names
     assert [r.action_id for r in batch.results] == ["0", "1", "2"]
 
@@ -283,7 +283,7 @@ def test_the_calls_of_a_batch_do_not_share_what_they_change():
     context = {"run_id": "r"}
     executor = ActionExecutor(registry, policy=ActionExecutionPolicy("parallel"))
     actions = [Action("note", {"x": n}) for n in range(4)]
-    batch = executor.execute(actions, runtime_context=context)
+    batch = executor.run_batch(actions, runtime_context=context)
     assert outputs(batch) == [["action_id", "run_id", "seen", "tool_name"]] * 4
     assert context == {"run_id": "r"}
 
@@ -338,7 +338,7 @@ executor = ActionExecutor(registry, policy=ActionExecutionPolicy("parallel"))
 size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (size + 2**22, -1))
 threading.stack_size(2**28)
-print([result.output for result in executor.execute([Action("t")] * 3).results])
+print([result.output for result in executor.run_batch([Action("t")] * 3).results])
 """
 
 
@@ -358,7 +358,7 @@ def test_the_record_of_a_call_has_references_only_when_there_are_any():
     registry = ToolRegistry().register(
         lambda: ToolResult(artifact_refs=[ref("a1"), ref("a2")]), name="t"
     )
-    (result,) = ActionExecutor(registry).execute([Action("t")]).results
+    (result,) = ActionExecutor(registry).run_batch([Action("t")]).results
     record = json.loads(json.dumps(tool_invocation(result)))
     assert [ArtifactRef.from_dict(item) for item in record["artifact_refs"]] == [
         ref("a1"),
@@ -375,11 +375,11 @@ def test_an_interrupt_is_raised_in_the_calling_thread(mode):
     registry = ToolRegistry().register(interrupt, meta=ToolMeta(concurrency_safe=True))
     executor = ActionExecutor(registry, policy=ActionExecutionPolicy(mode))
     with pytest.raises(KeyboardInterrupt):
-        executor.execute([Action("interrupt"), Action("interrupt")])
+        executor.run_batch([Action("interrupt"), Action("interrupt")])
 
 
 def test_an_empty_batch_is_fine():
-    batch = ActionExecutor(ToolRegistry()).execute([])
+    batch = ActionExecutor(ToolRegistry()).run_batch([])
     assert (batch.results, batch.execution["segments"]) == ([], [])
 
 
@@ -395,7 +395,7 @@ def test_the_process_can_exit_while_parallel_tools_hang():
         "registry = ToolRegistry().register(lambda: hang(), meta=meta)\n"
         "policy = ActionExecutionPolicy('parallel')\n"
         "executor = ActionExecutor(registry, policy=policy)\n"
-        "batch = executor.execute([Action('t'), Action('t')])\n"
+        "batch = executor.run_batch([Action('t'), Action('t')])\n"
         "print([result.status for result in batch.results])\n"
     )
     done = subprocess.run(
@@ -432,6 +432,6 @@ def test_a_trivial_call_is_cheap():
     for _ in range(5):
         started = time.perf_counter()
         for _ in range(100):
-            executor.execute(actions)
+            executor.run_batch(actions)
         best = min(best, (time.perf_counter() - started) / 100)
     assert best < 0.001

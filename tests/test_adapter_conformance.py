@@ -24,7 +24,7 @@ from qitos_min import (
 )
 from qitos_min.core.tool import ToolPermissionSpec
 from qitos_min.engine import CriticResult, RuntimeBudget, critic
-from qitos_min.engine._traces import critic_traces, handoff_traces
+from qitos_min.engine._result import critic_traces, handoff_traces
 from qitos_min.engine.states import (
     CriticTrace,
     EngineConfig,

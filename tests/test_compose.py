@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tool_results import result_of
+
 from qitos_min import kit
 from qitos_min.core.action import Action, ActionExecutionPolicy
 from qitos_min.core.agent_module import AgentModule
@@ -77,7 +79,7 @@ def test_a_composition_leaves_the_agent_as_it_was(source):
         assert store is composition.runtime.artifact_resolver
         assert store is composition.env.artifact_store
         assert composition.tool_registry.list_tools() == ENV_TOOLS
-        assert composition.tool_registry.call("read_file").output == "own"
+        assert result_of(composition.tool_registry, "read_file").output == "own"
         assert agent.tool_registry.list_tools() == ["read_file"]
         held = store.root
         assert held.is_dir()

@@ -181,7 +181,7 @@ def test_a_strategy_is_found_in_any_case(word, member):
 
 
 def test_a_failure_as_plain_values():
-    info = RuntimeErrorInfo(ErrorCategory.ENV, "ACT", 2, "OSError", "gone")
+    info = RuntimeErrorInfo(ErrorCategory.ENV, "gone", "ACT", 2, type="OSError")
     assert info.to_dict() == {
         "category": "env_error",
         "phase": "ACT",

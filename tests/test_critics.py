@@ -21,7 +21,7 @@ from engine_doubles import (
 
 from qitos_min import Action, Decision, Engine, ToolMeta
 from qitos_min.engine import Critic, CriticResult, RuntimeBudget, critic
-from qitos_min.engine._traces import critic_traces
+from qitos_min.engine._result import critic_traces
 from qitos_min.engine.stop_criteria import MaxStepsCriteria
 
 ADD = Decision.act(Action("add", {"a": 1, "b": 2}))

@@ -310,7 +310,7 @@ def test_with_nothing_left_a_delegate_is_refused(budget, what):
 
     def work(state, observation):
         if what == "max_tokens":
-            observation_run[0].total_tokens += 100
+            observation_run[0].charge(100)
         time.sleep(0.02 if what == "max_runtime_seconds" else 0)
         return decide(state, observation)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qitos_min.core.tool_schema import parse_docstring
+from qitos_min.core._introspect import docstring_parts
 
 GOOGLE = """Fetch text.
 
@@ -88,4 +88,4 @@ DOCSTRINGS = [
 
 @pytest.mark.parametrize("text, description, notes", DOCSTRINGS)
 def test_each_docstring_style_is_read(text, description, notes):
-    assert parse_docstring(text) == (description, notes)
+    assert docstring_parts(text) == (description, notes)

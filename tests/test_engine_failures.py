@@ -254,7 +254,7 @@ HARMLESS = {
     "event_sink": "hook_error",
 }
 LOGGED = ("on_run_end", "trace.finalize")
-NEVER_REACHED = ("on_recover",)
+NEVER_REACHED = ("on_recover", "on_permission_denied")
 
 
 def test_every_place_of_this_file_is_reached():
@@ -358,7 +358,7 @@ def test_steps_that_are_complete_stay_in_place():
             "unknown decision mode 'dance'; known: act, final, wait, branch, handoff",
         ),
         (Decision.act([]), "a decision to act needs at least one action"),
-        (Decision.act({"name": "add"}), "expected an Action, got dict"),
+        (Decision.act("add"), "expected an Action, got str"),
         (Decision.branch([]), "a decision to branch needs at least one candidate"),
         (Decision.branch(["x"]), "expected a Decision, got str"),
         (Decision("handoff"), "a decision to hand off needs the name of an agent"),
@@ -534,7 +534,7 @@ def test_the_default_policy_gives_up_after_some_recoveries_in_each_run():
         errors = [flaky(ErrorCategory.MODEL) for _ in range(3)]
         result = play_agent(*errors, recovery_policy=policy)
         assert result.step_count == 3
-        assert result.events[-2].payload["note"] == "too many recoveries"
+        assert result.events[-2].payload["note"] == "max_recovery_exhausted"
 
 
 def test_an_environment_that_fails_once_is_recovered_from():

@@ -590,7 +590,7 @@ def test_a_protocol_is_resolved_by_the_model_when_none_is_named():
 
 BAD_PARTS = [
     ({"agent": ScriptedAgent}, TypeError, "agent must be an AgentModule, got a class"),
-    ({"agent": "me"}, TypeError, "agent must be an AgentModule, got str"),
+    ({"agent": "me"}, TypeError, "agent must be an AgentModule, got 'me'"),
     ({"budget": 5}, TypeError, "budget must be of type RuntimeBudget, got int"),
     ({"tool_registry": []}, TypeError, "tool_registry must be of type ToolRegistry, got list"),
     ({"agent_registry": {}}, TypeError, "agent_registry must be of type AgentRegistry, got dict"),
@@ -605,7 +605,7 @@ BAD_PARTS = [
     ({"critics": [plain, 5]}, TypeError, "critics[1] has no evaluate() method, got int"),
     ({"stop_criteria": [5]}, TypeError, "stop_criteria[0] has no should_stop() method, got int"),
     ({"hooks": World()}, TypeError, "hooks must be a list, got World"),
-    ({"approval_callback": True}, TypeError, "approval_callback must be callable, got bool"),
+    ({"approval_callback": True}, TypeError, "approval_callback must be of type Callable, got bool"),
     ({"delegate_depth": -1}, ValueError, "delegate_depth must be an int of at least 0, got -1"),
     (
         {"budget": RuntimeBudget(max_steps="5")},

@@ -6,6 +6,8 @@ import os
 
 import pytest
 
+from tool_results import result_of
+
 from qitos_min.core.tool_registry import ToolRegistry
 from qitos_min.kit.env import HostEnv, WorkspaceEnv
 from qitos_min.kit.tool import EnvToolSet
@@ -47,7 +49,7 @@ def test_without_operations_of_an_environment_nothing_happens(
     assert (direct.status, direct.error_code) == ("error", "env_required")
     assert direct.error == words
     registry = ToolRegistry().include_toolset(EnvToolSet())
-    called = registry.call(name, runtime_context=context, **TOOLS[name])
+    called = result_of(registry, name, runtime_context=context, **TOOLS[name])
     assert (called.status, called.error_code) == ("error", "env_required")
     assert (source / "a.txt").read_bytes() == before
 

@@ -10,6 +10,8 @@ import pytest
 from engine_doubles import ScriptedAgent, ScriptedModel, play, tools
 from strictly import strict
 
+from tool_results import result_of
+
 from qitos_min import Action, Decision, Engine, ToolRegistry
 from qitos_min.core._shorten import CUT_MARK, fitted, shortened
 from qitos_min.core.tool import ToolMeta
@@ -224,7 +226,7 @@ def test_a_declared_length_keeps_both_ends_of_each_part():
         meta=ToolMeta(result_max_chars=400),
     )
     for context in ({}, {"artifact_resolver": store}):
-        result = registry.call("t", context)
+        result = result_of(registry, "t", context)
         shown = result.output if context else result.model_output
         assert shown["stdout"].endswith("LAST") and shown["stderr"].startswith("FIRST")
         assert len(json.dumps(shown)) <= 400

@@ -12,6 +12,8 @@ import pytest
 from engine_doubles import ScriptedAgent, ScriptedCritic, agents, play, play_agent, tools
 from strictly import round_trip
 
+from tool_results import result_of
+
 from qitos_min import Action, Decision, Engine, ToolRegistry
 from qitos_min.core.errors import ErrorCategory, QitosRuntimeError
 from qitos_min.core.history import History
@@ -142,7 +144,7 @@ def test_of_a_group_the_inner_errors_are_told():
 def test_the_message_of_a_group_names_what_is_in_it(inner, message):
     failure = play_agent(Several("many", inner)).failure
     assert failure["message"].endswith(message)
-    result = tools(raising(Several, "many", inner)).call("work")
+    result = result_of(tools(raising(Several, "many", inner)), "work")
     assert result.error.startswith("Several: many") and result.error.endswith(message)
 
 
@@ -265,13 +267,13 @@ def test_a_tools_exception_has_its_frames_in_the_results_metadata():
         """Work."""
         return missing_key()
 
-    result = tools(work).call("work")
+    result = result_of(tools(work), "work")
     assert result.error == "KeyError: 'zzz'"
     assert re.search(
         r"in work\n.*in missing_key\n.*KeyError: 'zzz'$", result.metadata["traceback"], re.S
     )
     assert "traceback" not in result.to_model_dict()
-    checked = ToolRegistry().register(Checking()).call("work")
+    checked = result_of(ToolRegistry().register(Checking()), "work")
     assert checked.error_code == "validation_failed"
     assert "in missing_key" in checked.metadata["traceback"]
 
@@ -281,7 +283,7 @@ def test_the_frames_of_a_tool_pass_the_redaction():
         """Work."""
         return leak()
 
-    safe = tools(work).call("work").to_trace_safe_dict()
+    safe = result_of(tools(work), "work").to_trace_safe_dict()
     text = safe["metadata"]["traceback"]
     assert text.endswith("RuntimeError: cannot open [REDACTED_PATH] with Bearer [REDACTED]")
     assert str(Path(__file__).parent) not in text and 'File "[REDACTED_PATH]", line' in text

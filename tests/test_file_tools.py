@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+from tool_results import result_of
+
 from qitos_min.core.tool_registry import ToolRegistry
 from qitos_min.core.tool_result import ToolResult
 from qitos_min.kit._folder import FileRefusal
@@ -237,7 +239,7 @@ def test_edit_replaces_only_the_text(workspace, before, old, new, replace_all, a
 
 
 AMBIGUOUS = "old text occurs in {} places, expected one (or replace all)"
-NOT_UTF8 = "not UTF-8: only ASCII text can be edited in it"
+NOT_UTF8 = "not UTF-8: only ASCII text that follows ASCII can be edited in it"
 
 # id, source, before, old, new, further arguments, code, reason
 REFUSALS = [
@@ -330,7 +332,7 @@ REFUSALS = [
         "\ud800",
         {},
         "invalid_edit",
-        "old or new text holds a lone surrogate",
+        "new holds a lone surrogate",
     ),
     (
         "old-type",
@@ -370,7 +372,7 @@ REFUSALS = [
         "y",
         {"expected_sha256": 5},
         "invalid_edit",
-        "expected_sha256 must be text, got int",
+        "expected_sha256 must be of type str, got int",
     ),
     (
         "bom-is-no-text",
@@ -432,7 +434,7 @@ REFUSALS = [
         "/",
         {},
         "file_edit_failed",
-        "not UTF-8, and old text follows a byte that is not ASCII",
+        NOT_UTF8,
     ),
 ]
 
@@ -495,12 +497,11 @@ def test_expected_digest_is_keyword_only(workspace):
 def test_the_tools_pass_the_registry_with_their_permissions(workspace):
     (workspace / "a.txt").write_bytes(FIVE_LINES)
     registry = ToolRegistry().include_toolset(CodingToolSet(workspace))
-    assert registry.list_tools() == ["Edit", "Read"]
-    assert registry.call("Read", file_path="a.txt", offset=4).output == "5\tl5"
-    ran = registry.call("Edit", file_path="a.txt", old_string="l5", new_string="L5")
+    assert result_of(registry, "Read", file_path="a.txt", offset=4).output == "5\tl5"
+    ran = result_of(registry, "Edit", file_path="a.txt", old_string="l5", new_string="L5")
     assert (ran.status, ran.tool_name) == ("success", "Edit")
     assert (
-        registry.call("Read", file_path="a.txt", offset=-1).error_code
+        result_of(registry, "Read", file_path="a.txt", offset=-1).error_code
         == "invalid_read_window"
     )
     flags = {row.name: row.to_dict() for row in registry.export_permissions()}
@@ -576,9 +577,9 @@ def test_windows_put_together_are_the_file(seed):
     bom, body = random_file(chance)
     step, rows, offset = chance.randrange(1, 5), [], 0
     while True:
-        chosen = select_lines(bom + body, offset, step)
-        rows += chosen.text.split("\n") if chosen.text else []
-        if not chosen.receipt["has_more"]:
+        text, known = select_lines(bom + body, offset, step)
+        rows += text.split("\n") if text else []
+        if not known["selection_receipt"]["has_more"]:
             break
         offset += step
     lines = plain(body).decode().removesuffix("\n").split("\n") if body else []

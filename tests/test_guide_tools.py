@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tool_results import result_of
+
 from qitos_min import AgentModule, Decision, Engine, StateSchema, ToolRegistry, ToolResult
 from qitos_min.core.action import Action
 from qitos_min.core.artifact import ArtifactRef
@@ -88,7 +90,7 @@ def folder(tmp_path):
 def test_a_registered_function_is_a_tool():
     registry = ToolRegistry()
     registry.register(summarize_note)
-    result = registry.call("summarize_note", text="One. Two.")
+    result = result_of(registry, "summarize_note", text="One. Two.")
     assert (result.status, result.output, result.tool_name) == (
         "success",
         "One",
@@ -98,7 +100,7 @@ def test_a_registered_function_is_a_tool():
 
 def test_a_decorated_function_stays_one_and_is_a_tool():
     assert title("Session: notes") == "Session"
-    assert ToolRegistry().register(title).call("title", text="A: b").output == "A"
+    assert result_of(ToolRegistry().register(title), "title", text="A: b").output == "A"
     assert (title.spec.read_only, title.spec.concurrency_safe) == (True, True)
 
     @function_tool
@@ -110,12 +112,12 @@ def test_a_decorated_function_stays_one_and_is_a_tool():
         return name
 
     registry = ToolRegistry().register(greet).register(other)
-    assert registry.call("greet", name="Pat").output == "hello Pat"
-    assert registry.call("custom", name="Pat").error_code == "approval_required"
+    assert result_of(registry, "greet", name="Pat").output == "hello Pat"
+    assert result_of(registry, "custom", name="Pat").error_code == "approval_required"
 
 
 def test_a_class_tool_implements_execute():
-    result = ToolRegistry().register(EchoTool()).call("echo", note="n")
+    result = result_of(ToolRegistry().register(EchoTool()), "echo", note="n")
     assert (result.status, result.output) == ("success", {"note": "n"})
 
 
@@ -276,5 +278,5 @@ def test_the_fragments_themselves_run(folder):
         f"success {{'title': 'Session'}} False\n{shown['sha256']}\n"
     )
     assert names["body"] == long_note().encode()
-    assert names["registry"].call("summarize_note", text="A. b").output == "A"
+    assert result_of(names["registry"], "summarize_note", text="A. b").output == "A"
     assert names["engine"].run("nothing to do").failure is None

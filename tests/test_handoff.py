@@ -28,7 +28,7 @@ from qitos_min import (
 )
 from qitos_min.core.history import History, HistoryMessage
 from qitos_min.engine import HandoffTrace, RuntimeBudget, RuntimePhase
-from qitos_min.engine._handoff_runtime import filtered, last_rounds
+from qitos_min.engine._handoff import filtered, last_rounds
 
 ADD = Decision.act(Action("add", {"a": 1, "b": 2}))
 FULL, SUMMARY, ISOLATED = ContextStrategy.FULL, ContextStrategy.SUMMARY, ContextStrategy.ISOLATED

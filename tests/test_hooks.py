@@ -31,6 +31,9 @@ class Recorder:
 
 def step_of(*stages):
     inner = [f"on_{when}_{stage}" for stage in stages for when in ("before", "after")]
+    if "act" in stages:
+        place = inner.index("on_before_act") + 1
+        inner[place:place] = ["on_before_tool_use", "on_after_tool_use"]
     return ["on_before_step", *inner, "on_step_end", "on_after_step"]
 
 
@@ -82,6 +85,7 @@ def test_a_hook_is_shown_the_moment():
     engine = Engine(ScriptedAgent(ADD, Decision.final("x"), tool_registry=tools()), hooks=[hook])
     result = play(engine)
     others = ("on_run_start", "on_step_end", "on_run_end")
+    others += ("on_before_tool_use", "on_after_tool_use")
     names = [call for call in hook.calls if call not in others]
     shown = dict(zip(names, hook.contexts))  # the later step wins
     first = hook.contexts[names.index("on_after_act")]

@@ -124,7 +124,7 @@ def test_every_call_has_its_record(seed):
         policy = ActionExecutionPolicy(
             chance.choice(["serial", "parallel"]), chance.choice([True, False]), 2
         )
-        batch = ActionExecutor(registry, policy=policy).execute(
+        batch = ActionExecutor(registry, policy=policy).run_batch(
             actions, runtime_context=random_context(chance)
         )
         assert len(batch.results) == len(actions)

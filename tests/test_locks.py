@@ -15,8 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from tool_results import result_of
+
 from qitos_min import ToolRegistry
-from qitos_min.kit import _lock
+from qitos_min.kit import _folder as _lock
 from qitos_min.kit._folder import Folder
 from qitos_min.kit.env import HostEnv
 from qitos_min.kit.tool import CodingToolSet, EnvToolSet
@@ -36,14 +38,14 @@ def folder(tmp_path):
 def coding(root, name):
     """Calls that edit a file of a folder with tools of their own."""
     registry = ToolRegistry().include(CodingToolSet(root))
-    return lambda old, new: registry.call(
+    return lambda old, new: result_of(registry, 
         "Edit", file_path=name, old_string=old, new_string=new
     )
 
 
 def through_env(root, name):
     registry, env = ToolRegistry().include(EnvToolSet()), HostEnv(root)
-    return lambda old, new: registry.call(
+    return lambda old, new: result_of(registry, 
         "edit_file", {"env": env}, path=name, old_text=old, replacement=new
     )
 
@@ -126,7 +128,7 @@ def test_the_expected_content_is_checked_when_nobody_else_writes(folder):
     def edit(n):
         registry = ToolRegistry().include(CodingToolSet(folder))
         both.wait(5)
-        return registry.call(
+        return result_of(registry, 
             "Edit", file_path="part/list.txt", old_string=f"item{n} open",
             new_string=f"item{n} shut", expected_sha256=digest,
         ).error_code
@@ -142,7 +144,7 @@ def test_whole_files_and_edits_take_turns(folder):
     text = "item0 open\nfresh\n"
 
     def write(_):
-        return registry.call("write_file", {"env": env}, path="part/list.txt", content=text)
+        return result_of(registry, "write_file", {"env": env}, path="part/list.txt", content=text)
 
     with ThreadPoolExecutor(4) as pool:
         written = pool.map(write, range(20))
@@ -188,7 +190,7 @@ def kind_of_lock(request, monkeypatch, tmp_path):
 def test_a_lock_that_is_never_given_back_is_an_error_that_says_so(
     folder, kind_of_lock, monkeypatch
 ):
-    monkeypatch.setattr(_lock.lock_of.__wrapped__, "__kwdefaults__", {"most": 0.05})
+    monkeypatch.setattr(_lock, "_LOCK_WAIT_S", 0.05)
     release = held(folder / "part")
     result = coding(folder, "part/list.txt")("item1 open", "item1 shut")
     release()

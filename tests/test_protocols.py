@@ -7,7 +7,7 @@ from qitos_min.core.errors import ErrorCategory
 from qitos_min.core.tool import ToolSpec
 from qitos_min.engine._protocols import ParseError, read_reply, resolve_protocol
 
-KNOWN = ("json_decision_v1", "native_tool_call_v1", "react_text_v1")
+KNOWN = ("json_decision_v1", "native_tool_call_v1", "react_text_v1", "xml_decision_v1")
 TOOLS = [
     ToolSpec("look.up", "Find a word.", {"word": {"type": "string"}}, ["word"]),
     ToolSpec("stop", "停止。"),
@@ -48,7 +48,9 @@ def test_unknown_protocol_lists_the_known_ones(name):
     with pytest.raises(ValueError) as caught:
         resolve_protocol(name)
     assert str(caught.value) == (
-        f"unknown protocol {name!r}, expected one of {', '.join(KNOWN)}"
+        f"unknown protocol {name!r}, expected one of json_decision_v1 (one JSON object), "
+        "native_tool_call_v1 (the server's own tool calls; plain text is the answer), "
+        "react_text_v1 (Thought, Action, Final Answer), xml_decision_v1 (one <decision> element)"
     )
 
 
@@ -195,6 +197,52 @@ def test_json_handoff_names_the_agent():
     reply = read_reply('{"mode": "handoff", "agent": " b ", "thought": "t"}')
     decision = resolve_protocol("json_decision_v1").parse(reply).decision
     assert (decision.mode, decision.target, decision.rationale) == ("handoff", "b", "t")
+
+
+XML_REPLIES = {
+    "act": (
+        'Well:\n<decision mode="act"><think>t</think><action name="a"><arg name="x">1</arg>'
+        '<arg name="y">b &lt; c</arg></action><action name="b"/></decision>',
+        act(("a", {"x": 1, "y": "b < c"}), ("b", {}), why="t"),
+    ),
+    "over lines": (
+        '<decision mode="act">\n<action name="a">\n<arg name="x">[1,\n2]</arg>\n</action>\n'
+        "</decision>",
+        act(("a", {"x": [1, 2]})),
+    ),
+    "final": (
+        '<decision mode="final"><final_answer>4 &amp; 2</final_answer></decision>',
+        final("4 & 2"),
+    ),
+    "no mode": ("<decision><final_answer>42</final_answer></decision>", final("42")),
+    "wait": ('<decision mode="wait"/>', ("wait", None, None)),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), XML_REPLIES.values(), ids=XML_REPLIES)
+def test_an_xml_decision_is_read(text, expected):
+    assert decide("xml_decision_v1", text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "<think>t</think>42",
+            'no <decision> in the reply, expected <decision mode="act">...</decision>',
+        ),
+        ("<decision></decision>", "mode 'act' needs 'actions', a list with at least one action"),
+        ('<decision mode="final">42</decision>', "mode 'final' needs 'final_answer'"),
+        (
+            '<decision mode="dance"></decision>',
+            "unknown mode 'dance', expected act, final, wait, handoff",
+        ),
+    ],
+)
+def test_an_xml_decision_that_is_none_says_why(text, message):
+    with pytest.raises(ParseError) as caught:
+        decide("xml_decision_v1", text)
+    assert caught.value.message == message
 
 
 NO_OBJECT = 'no JSON object in the reply, expected {"mode": ...}'

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tool_results import result_of
+
 from qitos_min.core.action import Action
 from qitos_min.core.agent_module import AgentModule
 from qitos_min.core.artifact import ArtifactContractError
@@ -132,12 +134,12 @@ def test_the_tool_asks_for_approval_and_takes_nothing(env):
         "command": False,
     }
     context = {"env": env}
-    result = registry.call("publish_workspace", runtime_context=context)
+    result = result_of(registry, "publish_workspace", runtime_context=context)
     assert (result.status, result.error_code) == ("skipped", "approval_required")
     context["auto_approve"] = True
-    result = registry.call("publish_workspace", runtime_context=context, path="x")
+    result = result_of(registry, "publish_workspace", runtime_context=context, path="x")
     assert (result.status, result.error_code) == ("error", "unexpected_argument")
-    assert registry.call("publish_workspace", runtime_context=context).is_success
+    assert result_of(registry, "publish_workspace", runtime_context=context).is_success
 
 
 class Writer(AgentModule):
@@ -180,7 +182,7 @@ def test_an_agent_publishes_when_it_may(source):
 def test_an_artifact_is_resolved_through_the_agent(source):
     with compose(Writer(), workspace=source) as composition:
         composition.tool_registry.register(tool_for(composition.env, "report.txt"))
-        result = composition.tool_registry.call(
+        result = result_of(composition.tool_registry, 
             "publish_workspace",
             runtime_context={"env": composition.env, "auto_approve": True},
         )

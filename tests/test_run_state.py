@@ -1,12 +1,13 @@
 """RunState: a finished run as one JSON document."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from qitos_min.__main__ import TASK, build_engine
 from qitos_min.core.state import StateMigrationError
-from qitos_min.engine.run_state import SCHEMA_VERSION, SCHEMA_VERSIONS, RunState
+from qitos_min.engine.run_state import CURRENT_SCHEMA_VERSION, SCHEMA_VERSION_SUMMARIES, RunState
 from qitos_min.engine.states import utc_now
 
 KEYS = (
@@ -50,7 +51,7 @@ def test_an_unknown_version_lists_the_known_ones():
     with pytest.raises(StateMigrationError) as caught:
         RunState.from_json(text)
     assert str(caught.value) == (
-        "unknown run state version '7.3'; known: 1.0 (state, records, events, budget and token"
+        "Unsupported run state version '7.3'; known: 1.0 (state, records, events, budget and token"
         " usage of one run)"
     )
 
@@ -69,8 +70,28 @@ def test_what_is_no_run_state_is_refused(text, message):
 
 
 def test_every_version_has_a_summary():
-    assert SCHEMA_VERSION in SCHEMA_VERSIONS
-    assert all(SCHEMA_VERSIONS.values())
+    assert CURRENT_SCHEMA_VERSION in SCHEMA_VERSION_SUMMARIES
+    assert all(SCHEMA_VERSION_SUMMARIES.values())
+
+
+def test_a_context_is_written_and_read_by_functions_of_the_caller():
+    state = RunState(state_data={"n": 1}, state_type="my.State")
+    text = state.to_json(context_serializer=lambda data: f"n={data['n']}")
+    assert json.loads(text)["state_data"] == "n=1"
+    assert json.loads(text)["_serialization_meta"] == {
+        "original_type": "my.State",
+        "serialized_via": "context_serializer",
+        "requires_deserializer": True,
+    }
+    read = RunState.from_json(text, context_deserializer=lambda text: {"n": int(text[2:])})
+    assert read == state
+
+
+def test_all_but_the_version_and_the_state_may_be_missing():
+    assert RunState.from_json('{"$schemaVersion": "1.0"}').records == []
+    state = RunState.from_engine_result(SimpleNamespace(state={"a": 1}), "me", "c1")
+    assert (state.state_data, state.agent_name, state.checkpoint_id) == ({"a": 1}, "me", "c1")
+    assert (state.step, state.token_usage, state.trace_state) == (0, 0, None)
 
 
 def test_times_are_aware():

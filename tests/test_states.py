@@ -76,9 +76,10 @@ def test_a_record_is_built_by_position_with_the_listed_defaults(record):
     names, given, defaults = LISTED[record]
     assert [f.name for f in fields(record)] == names.split()
     built = record(*given)
-    assert tuple(vars(built).values()) == (*given, *defaults)
+    assert tuple(getattr(built, name) for name in names.split()) == (*given, *defaults)
     other = record(*given)
-    for name, value in vars(built).items():
+    for name in names.split():
+        value = getattr(built, name)
         if isinstance(value, (list, dict)) and value not in given:
             assert value is not getattr(other, name)
 

@@ -49,7 +49,7 @@ def reason_of(result):
             None,
             1,
             {"elapsed_seconds": 2.5},
-            (True, StopReason.BUDGET_TIME, "elapsed_seconds 2.5 of 2"),
+            (True, StopReason.BUDGET_TIME, "elapsed_seconds=2.5 of 2"),
         ),
         (MaxTokensCriteria(10), None, 1, None, (False, None, None)),
         (
@@ -57,7 +57,7 @@ def reason_of(result):
             None,
             1,
             {"total_tokens": 10},
-            (True, StopReason.BUDGET_TOKENS, "total_tokens 10 of 10"),
+            (True, StopReason.BUDGET_TOKENS, "total_tokens=10 of 10"),
         ),
     ],
 )

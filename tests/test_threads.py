@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from engine_doubles import ScriptedAgent, check_run, play, tools
 
+from tool_results import result_of
+
 from qitos_min import Action, BaseTool, Decision, Engine, StateSchema, ToolMeta, ToolRegistry
 from qitos_min.core.action import ActionExecutionPolicy
 from qitos_min.core.tool import RetryPolicy
@@ -196,7 +198,7 @@ def test_a_batch_without_a_run_can_be_cancelled_too():
     token = CancelToken()
     threading.Timer(SOON, token.cancel).start()
     started = time.monotonic()
-    batch = ActionExecutor(tools(hang)).execute(
+    batch = ActionExecutor(tools(hang)).run_batch(
         [Action("hang")] * 2, runtime_context={"cancel_token": token}
     )
     assert time.monotonic() - started < 2
@@ -419,7 +421,7 @@ def test_a_time_limit_cancels_the_coroutine(in_run):
     if in_run:
         error = play(acting("late", registry=registry)).records[0].tool_invocations[0]["error"]
     else:
-        error = registry.call("late").error
+        error = result_of(registry, "late").error
     assert (error, seen) == ("tool 'late' did not end within 0.05 s and was stopped", ["cancelled"])
 
 
@@ -436,12 +438,12 @@ def test_a_call_within_a_call_does_not_wait_for_itself(outer_is_async, limit):
     def outer(runtime_context=None) -> list:
         """Outer."""
         contexts = ({}, runtime_context)
-        return [registry.call("inner", context).output for context in contexts]
+        return [result_of(registry, "inner", context).output for context in contexts]
 
     async def outer_async(runtime_context=None) -> list:
         """Outer."""
         found = outer(runtime_context)
-        return found + [(await asyncio.to_thread(registry.call, "inner")).output]
+        return found + [await asyncio.to_thread(registry.call, "inner")]
 
     registry.register(inner, meta=ToolMeta(timeout_s=limit))
     registry.register(outer_async if outer_is_async else outer, name="outer")
@@ -474,7 +476,7 @@ def test_a_run_and_a_lone_call_within_a_running_loop():
     async def main():
         registry = ToolRegistry().register(Client().ask)
         run = play(acting("ask", "ask", registry=registry))
-        return run.records[0].action_results, ToolRegistry().register(Client().ask).call("ask").output
+        return run.records[0].action_results, result_of(ToolRegistry().register(Client().ask), "ask").output
 
     assert asyncio.run(main()) == (["answer", "answer"], "answer")
 
@@ -503,14 +505,12 @@ def test_what_a_coroutine_raises_is_its_own_error(kind):
     assert [c["status"] for c in result.records[0].tool_invocations] == ["error", "success"]
 
 
-def test_a_session_that_is_given_up_keeps_no_thread(monkeypatch):
-    from qitos_min.core import _threads
+def test_a_session_that_is_given_up_keeps_no_thread():
 
     async def quick() -> int:
         """Quick."""
         return 1
 
-    monkeypatch.setattr(_threads, "_LOOK_AROUND", 0.02)
     before = set(threading.enumerate())
     steps = iter(acting("quick", registry=tools(quick)).session("t"))
     assert next(steps).action_results == [1]
@@ -519,9 +519,9 @@ def test_a_session_that_is_given_up_keeps_no_thread(monkeypatch):
 
     steps.close()
     del steps
-    gc.collect()
     end = time.monotonic() + 2
     while set(threading.enumerate()) - before and time.monotonic() < end:
+        gc.collect()  # What the threads have in hand just now is kept.
         time.sleep(0.01)
     assert set(threading.enumerate()) - before == set()
 

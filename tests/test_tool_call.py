@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tool_results import result_of
+
 from qitos_min.core._tool_call import call_tool
 from qitos_min.core.action import Action
 from qitos_min.core.tool import (
@@ -71,7 +73,7 @@ def test_whatever_a_tool_raises_is_its_error(error, message, timeout_s):
     def fail():
         raise error
 
-    result = registry_of(fail, timeout_s=timeout_s).call("t")
+    result = result_of(registry_of(fail, timeout_s=timeout_s), "t")
     assert outcome(result) == ("error", "execution", "tool_execution_failed")
     assert (result.error, result.attempts) == (message, 1)
     assert result.worker_still_running is False
@@ -83,7 +85,7 @@ def test_an_interrupt_is_never_held_up(timeout_s):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        registry_of(fail, timeout_s=timeout_s).call("t")
+        result_of(registry_of(fail, timeout_s=timeout_s), "t")
 
 
 CURRENT = contextvars.ContextVar("current", default="none")
@@ -94,7 +96,7 @@ def test_a_tool_runs_in_the_callers_context_variables(timeout_s):
     registry = registry_of(lambda: CURRENT.get(), timeout_s=timeout_s)
     token = CURRENT.set("here")
     try:
-        assert registry.call("t").output == "here"
+        assert result_of(registry, "t").output == "here"
     finally:
         CURRENT.reset(token)
 
@@ -107,10 +109,10 @@ async def slowly(a: int):
 @pytest.mark.parametrize("timeout_s", [None, 5])
 def test_an_async_tool_is_awaited_also_inside_a_running_loop(timeout_s):
     registry = registry_of(slowly, timeout_s=timeout_s)
-    assert registry.call("t", a=1).output == 2
+    assert result_of(registry, "t", a=1).output == 2
 
     async def within():
-        return registry.call("t", a=2).output
+        return result_of(registry, "t", a=2).output
 
     assert asyncio.run(within()) == 3
 
@@ -123,11 +125,11 @@ def test_an_async_tool_fails_and_times_out_like_any_other():
         await asyncio.sleep(0.2)
 
     async def within():
-        return registry_of(fail).call("t").error
+        return result_of(registry_of(fail), "t").error
 
-    assert registry_of(fail).call("t").error == "ValueError: boom"
+    assert result_of(registry_of(fail), "t").error == "ValueError: boom"
     assert asyncio.run(within()) == "ValueError: boom"
-    assert registry_of(hang, timeout_s=0.02).call("t").status == "timed_out"
+    assert result_of(registry_of(hang, timeout_s=0.02), "t").status == "timed_out"
 
 
 async def in_a_thread():
@@ -144,8 +146,8 @@ place = contextvars.ContextVar("place")
 @pytest.mark.parametrize("timeout_s", [None, 5])
 def test_an_async_tool_may_use_threads(timeout_s):
     place.set("ba")
-    assert registry_of(in_a_thread, timeout_s=timeout_s).call("t").output == ["a", "b"]
-    result = registry_of(in_a_thread_that_fails, timeout_s=timeout_s).call("t")
+    assert result_of(registry_of(in_a_thread, timeout_s=timeout_s), "t").output == ["a", "b"]
+    result = result_of(registry_of(in_a_thread_that_fails, timeout_s=timeout_s), "t")
     assert result.error == "ZeroDivisionError: division by zero"
 
 
@@ -196,7 +198,7 @@ def test_failed_calls_are_repeated_as_declared(meta, action, errors, attempts, m
 
 
 def test_the_failures_before_a_success_are_recorded():
-    result = registry_of(Flaky(A, B), max_retries=2).call("t")
+    result = result_of(registry_of(Flaky(A, B), max_retries=2), "t")
     assert result.output == "done"
     assert result.metadata["failed_attempts"] == ["ValueError: a", "OSError: b"]
 
@@ -211,8 +213,8 @@ def test_a_result_is_repeated_only_when_it_says_that_it_may_be():
         )
 
     registry = registry_of(fail, max_retries=2)
-    assert registry.call("t", disposition="retryable").attempts == 3
-    assert registry.call("t", disposition="non_retryable").attempts == 1
+    assert result_of(registry, "t", disposition="retryable").attempts == 3
+    assert result_of(registry, "t", disposition="non_retryable").attempts == 1
 
 
 def test_a_cancelled_call_is_not_repeated():
@@ -226,7 +228,7 @@ def test_a_cancelled_call_is_not_repeated():
         raise A
 
     policy = RetryPolicy(5, backoff_factor=60)
-    result = registry_of(fail, retry_policy=policy).call("t", {"cancel_token": token})
+    result = result_of(registry_of(fail, retry_policy=policy), "t", {"cancel_token": token})
     assert (result.error, result.attempts) == ("ValueError: a", 1)
 
 
@@ -234,7 +236,7 @@ def test_refused_calls_are_not_repeated():
     asked = []
     registry = registry_of(lambda: 1, needs_approval=True, max_retries=3)
     context = {"approval_callback": lambda *args: bool(asked.append(args))}
-    assert registry.call("t", context).attempts == 0
+    assert result_of(registry, "t", context).attempts == 0
     assert len(asked) == 1
 
 
@@ -245,7 +247,7 @@ def test_on_failure_may_answer_in_place_of_the_tool():
         seen.append(error)
         return {"cached": True}
 
-    result = registry_of(Flaky(A, B), max_retries=1, on_failure=fallback).call("t")
+    result = result_of(registry_of(Flaky(A, B), max_retries=1, on_failure=fallback), "t")
     assert (result.status, result.output, result.attempts) == (
         "success",
         {"cached": True},
@@ -263,7 +265,7 @@ def test_on_failure_may_answer_in_place_of_the_tool():
     ],
 )
 def test_on_failure_never_hides_the_failure(answer, noted):
-    result = registry_of(Flaky(A), on_failure=answer).call("t")
+    result = result_of(registry_of(Flaky(A), on_failure=answer), "t")
     assert result.error == "ValueError: a"
     assert result.metadata.get("on_failure_error") == noted
 
@@ -302,11 +304,11 @@ def test_a_read_only_tool_that_timed_out_is_certain_and_may_be_repeated():
         return "ok"
 
     meta = {"read_only": True, "max_retries": 1, "timeout_s": 0.05}
-    result = registry_of(hang, **meta).call("t")
+    result = result_of(registry_of(hang, **meta), "t")
     assert (result.output, result.attempts) == ("ok", 2)
     calls.clear()
     meta["max_retries"] = 0
-    result = registry_of(hang, **meta).call("t")
+    result = result_of(registry_of(hang, **meta), "t")
     assert (result.status, result.outcome_unknown) == ("timed_out", False)
 
 
@@ -323,7 +325,7 @@ def test_the_time_limit_nearest_to_the_call_holds(action, meta, context):
 @pytest.mark.parametrize("seconds", ["5", -1, 0, True, float("nan")])
 def test_a_time_limit_that_is_none_starts_nothing(seconds):
     ran = []
-    result = registry_of(ran.append).call("t", {"timeout_s": seconds}, object=1)
+    result = result_of(registry_of(ran.append), "t", {"timeout_s": seconds}, object=1)
     assert result.error == (
         "ValueError: timeout_s must be a number of seconds above 0, " f"got {seconds!r}"
     )
@@ -348,12 +350,12 @@ def test_an_id_that_is_no_text_becomes_one(given, kept):
 def test_the_process_can_exit_while_a_tool_hangs(body):
     program = (
         "import asyncio, threading\n"
-        "from qitos_min.core.tool import ToolMeta\n"
+        "from qitos_min import Action\nfrom qitos_min.core.tool import ToolMeta\n"
         "from qitos_min.core.tool_registry import ToolRegistry\n"
         "hang = threading.Event().wait\n"
         f"{body}\n"
         "meta = ToolMeta(timeout_s=0.05)\n"
-        "print(ToolRegistry().register(t, meta=meta).call('t').status)\n"
+        "print(ToolRegistry().register(t, meta=meta).execute(Action('t')).status)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -367,7 +369,7 @@ def test_the_process_can_exit_while_a_tool_hangs(body):
 
 def test_p12_the_keys_of_a_returned_dict_stay_in_the_output():
     value = {"status": "error", "error": "inner", "value": 1}
-    result = registry_of(lambda: value).call("t")
+    result = result_of(registry_of(lambda: value), "t")
     assert (result.status, result.output, result.error) == ("success", value, None)
 
 
@@ -378,7 +380,7 @@ def test_a_tools_own_result_is_copied_and_completed():
     assert result.output == [1]
     assert (result.tool_name, result.action_id, result.attempts) == ("t", "c1", 1)
     assert result.provenance == {"k": 1, "source": "function"}
-    assert registry_of(lambda: own.to_dict()).call("t").output == [1, 2]
+    assert result_of(registry_of(lambda: own.to_dict()), "t").output == [1, 2]
     assert own.tool_name == "forged"
 
 
@@ -388,14 +390,14 @@ def test_a_broken_result_is_an_error_of_the_tool():
     for returned in (own, {"schema_version": "qitos.tool_result/v9"}):
         tool = Flaky()
         tool.answer = returned
-        result = registry_of(tool, max_retries=2).call("t")
+        result = result_of(registry_of(tool, max_retries=2), "t")
         assert outcome(result) == ("error", "execution", "invalid_tool_result")
         assert result.error.startswith("tool 't' returned a result that is broken: ")
         assert result.attempts == 1
 
 
 def test_a_value_that_json_cannot_hold_is_still_a_success():
-    result = registry_of(lambda: {"a": float("nan"), "o": {1}}).call("t")
+    result = result_of(registry_of(lambda: {"a": float("nan"), "o": {1}}), "t")
     assert result.status == "success"
     assert result.output["a"] is None
     assert result.metadata["output_converted"] is True
@@ -403,6 +405,6 @@ def test_a_value_that_json_cannot_hold_is_still_a_success():
 
 
 def test_latency_covers_the_execution_in_milliseconds():
-    result = registry_of(lambda: time.sleep(0.02)).call("t")
+    result = result_of(registry_of(lambda: time.sleep(0.02)), "t")
     assert 15 < result.latency_ms < 1000
-    assert registry_of(lambda: 1, needs_approval=True).call("t").latency_ms == 0
+    assert result_of(registry_of(lambda: 1, needs_approval=True), "t").latency_ms == 0

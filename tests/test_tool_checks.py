@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tool_results import result_of
+
 from qitos_min.core._tool_call import call_tool
 from qitos_min.core.action import Action
 from qitos_min.core.tool import BaseTool, ToolMeta
@@ -20,12 +22,12 @@ def outcome(result):
 
 def test_an_unknown_tool_is_an_error_with_suggestions():
     registry = registry_of(lambda: 1, name="search")
-    result = registry.call("Serch", a=1)
+    result = result_of(registry, "Serch", a=1)
     assert outcome(result) == ("error", "semantic", "tool_not_found")
     assert result.error == "no tool is named 'Serch', did you mean 'search'?"
     assert result.metadata["suggestions"] == ["search"]
     assert (result.tool_name, result.attempts, result.recoverable) == ("Serch", 0, True)
-    assert registry.call("qqq").error == "no tool is named 'qqq'"
+    assert result_of(registry, "qqq").error == "no tool is named 'qqq'"
 
 
 def typed(a: int, mode: str = "x", *, tags: list[str] | None = None):
@@ -81,17 +83,17 @@ def test_arguments_of_a_wrong_structure_have_their_code(args, code, message):
 def test_a_value_outside_of_its_choices_has_its_code():
     schema = {"type": "object", "properties": {"a": {"enum": ["x", "y"]}}}
     registry = registry_of(lambda a: a, input_schema=schema)
-    result = registry.call("t", a="z")
+    result = result_of(registry, "t", a="z")
     assert result.error_code == "invalid_argument_value"
     assert result.error == "argument 'a' must be one of 'x', 'y', got 'z'"
-    assert registry.call("t", a="x").output == "x"
+    assert result_of(registry, "t", a="x").output == "x"
 
 
 def test_a_schema_that_cannot_be_applied_refuses_the_call():
     registry = registry_of(
         lambda a: a, input_schema={"properties": {"a": {"pattern": "("}}}
     )
-    result = registry.call("t", a="x")
+    result = result_of(registry, "t", a="x")
     assert outcome(result) == ("error", "semantic", "invalid_input_schema")
     assert result.error.startswith("the check of the arguments of tool 't' raised ")
 
@@ -100,7 +102,7 @@ def test_a_tuple_is_an_array():
     def box(corner: tuple[int, int], free):
         return [list(corner), type(corner).__name__, type(free).__name__]
 
-    result = registry_of(box).call("t", corner=(1, 2), free=(3,))
+    result = result_of(registry_of(box), "t", corner=(1, 2), free=(3,))
     assert result.output == [[1, 2], "tuple", "list"]
 
 
@@ -108,7 +110,7 @@ def test_a_tuple_is_an_array():
     "name", ["name", "tool_name", "self", "args", "action", "registry"]
 )
 def test_fault_19_arguments_of_any_name_can_be_passed(name):
-    result = registry_of(lambda **given: given).call("t", **{name: 1})
+    result = result_of(registry_of(lambda **given: given), "t", **{name: 1})
     assert result.output == {name: 1}
 
 
@@ -157,7 +159,7 @@ def test_the_checks_come_in_order_and_nothing_runs_before_all_have_passed():
 
     def step(name="guarded", **args):
         guarded.log.clear()
-        found.append((registry.call(name, context, **args).error_code, *guarded.log))
+        found.append((result_of(registry, name, context, **args).error_code, *guarded.log))
 
     step("nope", b="x")
     step(b="x")
@@ -203,7 +205,7 @@ def test_validate_input_says_what_is_wrong(answer, message):
         def execute(self, args, runtime_context=None):
             return args
 
-    result = ToolRegistry().register(Strict()).call("t", x=1)
+    result = result_of(ToolRegistry().register(Strict()), "t", x=1)
     assert result.error == message
     if message is None:
         assert result.output == {"x": 1}
@@ -221,8 +223,8 @@ def test_an_async_check_is_awaited():
         def execute(self, args, runtime_context=None):
             return args["x"]
 
-    call = ToolRegistry().register(Strict()).call
-    assert (call("t", x=1).error, call("t", x=2).output) == ("odd", 2)
+    registry = ToolRegistry().register(Strict())
+    assert (result_of(registry, "t", x=1).error, registry.call("t", x=2)) == ("odd", 2)
 
 
 def test_a_check_that_raises_refuses_the_call_and_is_recorded():
@@ -235,7 +237,7 @@ def test_a_check_that_raises_refuses_the_call_and_is_recorded():
         def execute(self, args, runtime_context=None):
             raise AssertionError("must not run")
 
-    result = ToolRegistry().register(Broken()).call("t")
+    result = result_of(ToolRegistry().register(Broken()), "t")
     assert outcome(result) == ("error", "semantic", "validation_failed")
     assert result.error == "validate_input of tool 't' raised LookupError: gone"
 
@@ -256,6 +258,6 @@ def test_operations_that_a_tool_needs_must_be_there(context, message):
     registry = registry_of(
         lambda file_ops, ops: [file_ops, ops["net"]], required_ops=["file", "net"]
     )
-    result = registry.call("t", context)
+    result = result_of(registry, "t", context)
     assert result.error == message
     assert (result.error_code == "env_required") == (message is not None)

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from tool_results import result_of
+
 from qitos_min.core.tool import ToolMeta, ToolPermission, ToolPermissionSpec
 from qitos_min.core.tool_registry import ToolRegistry
 
@@ -59,7 +61,7 @@ def test_fault_16_a_callable_needs_approval_is_exported_as_true():
     (spec,) = registry.export_permissions()
     assert spec.needs_approval is True
     json.dumps(spec.to_dict())
-    assert registry.call("add", a=1).output == 3
+    assert result_of(registry, "add", a=1).output == 3
 
 
 def test_t15_all_permission_flags_are_exported_as_given():

@@ -10,7 +10,7 @@ from qitos_min.core.artifact import ArtifactContractError
 from qitos_min.core.tool import ToolMeta
 from qitos_min.core.tool_registry import ToolRegistry
 from qitos_min.core.tool_result import ToolResult
-from tool_results import MARK, ref
+from tool_results import MARK, ref, result_of
 
 
 def registry_of(func, **meta):
@@ -27,7 +27,7 @@ def registry_of(func, **meta):
     ],
 )
 def test_only_what_a_model_is_shown_is_cut(output, limit, shown, omitted):
-    result = registry_of(lambda: output, result_max_chars=limit).call("t")
+    result = result_of(registry_of(lambda: output, result_max_chars=limit), "t")
     assert result.output == output
     assert (result.model_output, result.omitted) == (shown, omitted)
     assert result.truncated is bool(omitted)
@@ -69,7 +69,7 @@ def test_an_output_over_the_limit_goes_to_the_store(
 ):
     shelf = Shelf()
     context = {where: shelf if where == "artifact_resolver" else Room(shelf)}
-    result = registry_of(lambda: output, result_max_chars=4).call("t", context)
+    result = result_of(registry_of(lambda: output, result_max_chars=4), "t", context)
     ((kept_ref, stored),) = shelf.bodies.items()
     assert (stored, kept_ref.sha256) == (body, hashlib.sha256(body).hexdigest())
     assert (kept_ref.byte_length, kept_ref.media_type) == (len(body), media_type)
@@ -84,18 +84,18 @@ def test_the_store_gets_what_is_too_long_and_nothing_else():
     shelf = Shelf()
     context = {"artifact_resolver": shelf}
     for limit, output in ((None, "abcdef"), (4, "abcd"), (4, None), (4, "")):
-        result = registry_of(lambda: output, result_max_chars=limit).call("t", context)
+        result = result_of(registry_of(lambda: output, result_max_chars=limit), "t", context)
         assert (result.output, result.artifact_refs) == (output, ())
     assert shelf.bodies == {}
     own = ToolResult(output="abcdef", model_output="short", artifact_refs=[ref()])
-    result = registry_of(lambda: own, result_max_chars=5).call("t", context)
+    result = result_of(registry_of(lambda: own, result_max_chars=5), "t", context)
     assert [r.artifact_id[:6] for r in result.artifact_refs] == ["a1", "output"]
     assert (result.output, result.model_output) == ("abc" + MARK + "ef", "short")
 
 
 def test_an_output_that_the_store_refuses_stays_whole():
     context = {"artifact_resolver": Shelf(most=5)}
-    result = registry_of(lambda: "abcdef", result_max_chars=4).call("t", context)
+    result = result_of(registry_of(lambda: "abcdef", result_max_chars=4), "t", context)
     assert (result.status, result.output, result.complete) == ("success", "abcdef", True)
     assert result.model_output == "ab" + MARK + "ef"
     assert result.metadata == {

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from tool_results import result_of
+
 from qitos_min.core.action import Action, ActionExecutionPolicy
 from qitos_min.core.tool import ToolMeta, ToolPermissionSpec
 from qitos_min.core.tool_registry import ToolRegistry
@@ -49,7 +51,7 @@ def test_deny_beats_ask_beats_allow_beats_the_tools_own_wish(
     keys = ("tool", "decision", "scope")
     context = {"permission_rules": [dict(zip(keys, rule)) for rule in rules]}
     for name in ("t", "other"):
-        result = registry.call(name, context, path="/etc/passwd")
+        result = result_of(registry, name, context, path="/etc/passwd")
         assert (result.error_code or result.output) == code
         assert result.is_success or outcome(result)[:2] == ("skipped", "policy")
 
@@ -65,7 +67,7 @@ def test_deny_beats_ask_beats_allow_beats_the_tools_own_wish(
     ],
 )
 def test_a_rule_that_cannot_be_read_denies(rule):
-    result = registry_of(lambda: "ran").call("t", {"permission_rules": [rule]})
+    result = result_of(registry_of(lambda: "ran"), "t", {"permission_rules": [rule]})
     assert outcome(result) == ("skipped", "policy", "permission_denied")
     assert repr(rule) in result.error
 
@@ -80,7 +82,7 @@ def test_rules_that_are_no_list_deny_every_call(make, mode):
     registry = registry_of(lambda: "ran", concurrency_safe=True)
     executor = ActionExecutor(registry, policy=ActionExecutionPolicy(mode))
     context = {"permission_rules": make()}
-    batch = executor.execute([Action("t"), Action("t")], runtime_context=context)
+    batch = executor.run_batch([Action("t"), Action("t")], runtime_context=context)
     for result in batch.results:
         assert outcome(result) == ("skipped", "policy", "permission_denied")
         kind = type(context["permission_rules"]).__name__
@@ -97,8 +99,8 @@ async def scope_of(args):
 def test_an_async_scope_is_awaited():
     registry = registry_of(lambda path: "ran", rule_scope_builder=scope_of)
     context = {"permission_rules": [{**DENY, "scope": "/etc/*"}]}
-    assert registry.call("t", context, path="/tmp/a").output == "ran"
-    assert registry.call("t", context, path="/etc/a").status == "skipped"
+    assert result_of(registry, "t", context, path="/tmp/a").output == "ran"
+    assert result_of(registry, "t", context, path="/etc/a").status == "skipped"
 
 
 @pytest.mark.parametrize("builder", [None, lambda args: None])
@@ -111,9 +113,9 @@ def test_a_scope_that_a_tool_cannot_tell_restricts_and_never_frees(
 ):
     registry = registry_of(lambda: "ran", rule_scope_builder=builder)
     rule = {"tool": "t", "decision": decision, "scope": "/etc/*"}
-    assert registry.call("t", {"permission_rules": [rule]}).error_code == code
+    assert result_of(registry, "t", {"permission_rules": [rule]}).error_code == code
     guarded = registry_of(lambda: "ran", needs_approval=True)
-    result = guarded.call("t", {"permission_rules": [rule]})
+    result = result_of(guarded, "t", {"permission_rules": [rule]})
     assert result.error_code in ("permission_denied", "approval_required")
 
 
@@ -123,7 +125,7 @@ def test_a_rule_for_an_alias_is_a_rule_for_its_tool():
     for pattern in ("kit.wipe", "wipe", "clean", "cl*"):
         context = {"permission_rules": [{"tool": pattern, "decision": "deny"}]}
         for name in ("kit.wipe", "wipe", "clean"):
-            assert registry.call(name, context).error_code == "permission_denied"
+            assert result_of(registry, name, context).error_code == "permission_denied"
 
 
 def test_auto_approve_does_not_lift_a_denial():
@@ -131,7 +133,7 @@ def test_auto_approve_does_not_lift_a_denial():
         "auto_approve": True,
         "permission_rules": [{"tool": "t", "decision": "deny"}],
     }
-    result = registry_of(lambda: "ran").call("t", context)
+    result = result_of(registry_of(lambda: "ran"), "t", context)
     assert result.error_code == "permission_denied"
 
 
@@ -196,7 +198,7 @@ def test_fault_9_nothing_runs_without_approval_and_the_reason_is_told(
 ):
     ran = []
     registry = registry_of(lambda: ran.append(1), needs_approval=True)
-    result = registry.call("t", context)
+    result = result_of(registry, "t", context)
     assert result.error_code == code
     assert len(ran) == (1 if code is None else 0)
     if code is not None:
@@ -214,11 +216,11 @@ def test_a_tool_may_ask_only_for_some_arguments():
         return args.pop("path") and asked[-1]["path"] != "tmp"
 
     registry = registry_of(lambda path: path, needs_approval=risky)
-    assert registry.call("t", path="tmp").output == "tmp"
-    assert registry.call("t", path="home").error_code == "approval_required"
+    assert result_of(registry, "t", path="tmp").output == "tmp"
+    assert result_of(registry, "t", path="home").error_code == "approval_required"
     assert asked == [{"path": "tmp"}, {"path": "home"}]
     broken = registry_of(lambda: "ran", needs_approval=lambda args: 1 / 0)
-    assert broken.call("t").error == (
+    assert result_of(broken, "t").error == (
         "the approval of tool 't' raised ZeroDivisionError: division by zero"
     )
 
@@ -234,7 +236,7 @@ def test_the_approver_sees_copies():
 
     registry = registry_of(lambda a: a, needs_approval=True)
     registry.register_alias("other", "t")
-    result = registry.call("other", {"approval_callback": approve}, a=["ls"])
+    result = result_of(registry, "other", {"approval_callback": approve}, a=["ls"])
     assert result.output == ["ls"]
     assert seen[0][:2] == ("t", '{"a": ["ls"]}')
     assert isinstance(seen[0][2], ToolPermissionSpec)
@@ -246,6 +248,6 @@ def test_an_interrupt_of_the_approver_stops_everything():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        registry_of(lambda: 1, needs_approval=True).call(
+        result_of(registry_of(lambda: 1, needs_approval=True), 
             "t", {"approval_callback": approve}
         )

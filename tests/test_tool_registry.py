@@ -8,6 +8,8 @@ import threading
 
 import pytest
 
+from tool_results import result_of
+
 from qitos_min.core.tool import (
     FunctionTool,
     ToolMeta,
@@ -81,10 +83,10 @@ def test_all_kinds_of_items_are_accepted():
     assert len(registry) == 6
     assert "duck" in registry and "goose" not in registry and 3 not in registry
     yes = {"auto_approve": True}
-    assert registry.call("duck", yes, sound="q", times=2).output == "qq"
-    assert registry.call("runner", x=2).output == 2
-    assert registry.call("runner", x=3).error == "x is odd"
-    assert registry.call("inc", b=5).output == 6
+    assert result_of(registry, "duck", yes, sound="q", times=2).output == "qq"
+    assert result_of(registry, "runner", x=2).output == 2
+    assert result_of(registry, "runner", x=3).error == "x is odd"
+    assert result_of(registry, "inc", b=5).output == 6
     assert registry.describe_tool("duck")["description"] == "Quacks."
 
 
@@ -171,7 +173,7 @@ def test_t9_a_second_tool_of_a_name_is_refused_and_both_are_named():
             f"it cannot be the function {__name__}.add too"
         )
     assert registry.list_tools() == ["search"]
-    assert registry.call("find", query="a").output == "aaa"
+    assert result_of(registry, "find", query="a").output == "aaa"
 
 
 def test_a_toolset_or_list_with_a_taken_name_changes_nothing():
@@ -196,15 +198,15 @@ def test_t13_a_name_given_at_registration_leaves_the_tool_as_it_was():
         assert one.list_tools() == [before.name] != ["Other"]
         assert [spec.name for spec in two.export_permissions()] == ["Other"]
         assert two.get("Other").spec.name == two.get("Other").name == "Other"
-        assert two.call("Other", **{field: 4}).tool_name == "Other"
-        assert one.call(before.name, **{field: 4}).tool_name == before.name
+        assert result_of(two, "Other", **{field: 4}).tool_name == "Other"
+        assert result_of(one, before.name, **{field: 4}).tool_name == before.name
 
 
 def test_a_trait_set_on_a_tool_survives_another_name():
     item = FunctionTool(add)
     item.spec.needs_approval = True
     registry = ToolRegistry().register(item, name="plus")
-    assert registry.call("plus", a=1).error_code == "approval_required"
+    assert result_of(registry, "plus", a=1).error_code == "approval_required"
     assert registry.origin("plus") == ToolOrigin("function")
 
 
@@ -231,7 +233,7 @@ def test_a_toolset_gets_its_names_and_its_life_cycle():
     registry = ToolRegistry().register_toolset(maths).register_toolset(other)
     assert registry.list_tools() == ["math.add", "other.search"]
     assert registry.list_toolsets() == ["math", "other"]
-    assert registry.call("math.add", a=1).output == 3
+    assert result_of(registry, "math.add", a=1).output == 3
     assert registry.origin("add") == ToolOrigin("toolset", "math")
     registry.setup({"k": 1})
     registry.teardown()
@@ -325,9 +327,9 @@ def test_t11_aliases_never_add_rows_nor_dodge_approval():
     assert len(registry) == 1
     assert [spec.name for spec in registry.export_permissions()] == ["search"]
     assert [s["function"]["name"] for s in registry.get_all_specs()] == ["search"]
-    assert registry.call("find", query="a").error_code == "approval_required"
+    assert result_of(registry, "find", query="a").error_code == "approval_required"
     for variant in ("SEARCH", "se-arch"):
-        result = registry.call(variant, query="a")
+        result = result_of(registry, variant, query="a")
         assert result.error == f"no tool is named {variant!r}, did you mean 'search'?"
 
 
@@ -352,7 +354,7 @@ def test_tools_may_be_registered_while_others_are_called():
     def call():
         try:
             for _ in range(200):
-                assert registry.call("search", query="a").output == "aaa"
+                assert result_of(registry, "search", query="a").output == "aaa"
                 registry.suggest("serch")
                 registry.export_permissions()
         except RuntimeError as error:

@@ -17,9 +17,16 @@ import pytest
 from qitos_min.core._json_schema import check_value
 from qitos_min.core.tool import FunctionTool
 from qitos_min.core.tool_schema import (
+    CallSignature,
     function_schema,
+    parse_docstring,
     type_to_json_schema,
 )
+
+
+def schema_of(func):
+    """The JSON schema of all arguments of a function."""
+    return CallSignature.of(func).schema
 
 
 class Mode(str, enum.Enum):
@@ -189,7 +196,7 @@ def test_a_type_statement_may_name_itself_or_what_is_not_there():
         "def grow(tree: Tree, lost: Lost, n: int): return [tree, lost, n]",
         names,
     )
-    assert function_schema(names["grow"])["properties"] == {
+    assert schema_of(names["grow"])["properties"] == {
         "tree": {"anyOf": [WHOLE, ANYTHING]},
         "lost": {},
         "n": WHOLE,
@@ -325,20 +332,20 @@ SIGNATURES = [
 
 @pytest.mark.parametrize("func, properties, required", SIGNATURES)
 def test_each_signature_has_its_schema(func, properties, required):
-    schema = function_schema(func)
+    schema = schema_of(func)
     assert schema["properties"] == properties
     assert schema["required"] == required
     assert schema["type"] == "object"
 
 
 def test_only_further_keywords_open_the_schema():
-    assert function_schema(starred)["additionalProperties"] == WHOLE
-    assert "additionalProperties" not in function_schema(search)
+    assert schema_of(starred)["additionalProperties"] == WHOLE
+    assert "additionalProperties" not in schema_of(search)
 
 
 def test_a_callable_without_signature_is_refused():
     with pytest.raises(ValueError, match="signature"):
-        function_schema(max)
+        schema_of(max)
 
 
 def test_defaults_that_json_cannot_hold_are_left_out():
@@ -353,10 +360,10 @@ def test_defaults_that_json_cannot_hold_are_left_out():
         tags: set[str] = frozenset({"a"}),
     ): ...
 
-    properties = function_schema(when)["properties"]
+    properties = schema_of(when)["properties"]
     shown = {name: s["default"] for name, s in properties.items() if "default" in s}
     assert shown == {"mode": "slow", "n": 3, "pair": [1, 2]}
-    assert function_schema(when)["required"] == []
+    assert schema_of(when)["required"] == []
     json.dumps(properties, allow_nan=False)
 
 
@@ -365,7 +372,7 @@ def test_a_shown_default_is_a_copy():
 
     def func(x: dict = start): ...
 
-    schema = function_schema(func)
+    schema = schema_of(func)
     start["a"].append(2)
     assert schema["properties"]["x"]["default"] == {"a": [1]}
 
@@ -397,7 +404,7 @@ INJECTED = [
 def test_what_the_runtime_fills_is_hidden_unless_its_type_is_plain(text, shown):
     names = dict(globals())
     exec(f"from __future__ import annotations\ndef func({text}): ...", names)
-    assert list(function_schema(names["func"])["properties"]) == shown
+    assert list(schema_of(names["func"])["properties"]) == shown
 
 
 def test_the_text_of_an_annotation_beats_the_docstring():
@@ -409,12 +416,31 @@ def test_the_text_of_an_annotation_beats_the_docstring():
             b: other
         """
 
-    properties = function_schema(func)["properties"]
+    properties = schema_of(func)["properties"]
     assert [properties[n]["description"] for n in "ab"] == ["near", "other"]
 
 
 def test_a_default_always_fits_its_own_schema():
     for func, _, _ in SIGNATURES:
-        for schema in function_schema(func)["properties"].values():
+        for schema in schema_of(func)["properties"].values():
             if "default" in schema:
                 assert check_value(schema["default"], schema) is None
+
+
+def test_the_schema_of_a_function_names_its_parts():
+    def look(where: str, depth: int = 2):
+        """Look.
+
+        Args:
+            where: the place
+        """
+
+    assert function_schema(look) == {
+        "parameters": {
+            "where": {"type": "string", "description": "the place"},
+            "depth": {"type": "integer", "default": 2},
+        },
+        "required": ["where"],
+        "descriptions": {"where": "the place"},
+    }
+    assert parse_docstring(look.__doc__) == {"where": "the place"}

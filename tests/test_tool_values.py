@@ -11,7 +11,8 @@ from typing import Annotated, Any, Optional, Union
 
 import pytest
 
-from qitos_min.core._json_schema import check_value, detach_json
+from qitos_min.core._contract import detach_json
+from qitos_min.core._json_schema import check_value
 from qitos_min.core._typed import form_of
 from qitos_min.core.tool import FunctionTool
 from qitos_min.core.tool_schema import type_to_json_schema

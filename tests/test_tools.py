@@ -7,6 +7,8 @@ import json
 
 import pytest
 
+from tool_results import result_of
+
 from qitos_min.core.function_tool_decorator import function_tool
 from qitos_min.core.tool import (
     BaseTool,
@@ -152,7 +154,7 @@ def test_a_class_tool_needs_only_name_description_and_execute():
     assert (spec.name, spec.description) == ("echo", "Return a trusted input")
     assert spec.arguments_schema() == {"type": "object"}
     assert EchoTool().run(a=1).output == {"a": 1}
-    assert ToolRegistry().register(EchoTool()).call("echo", x=[1]).output == {"x": [1]}
+    assert result_of(ToolRegistry().register(EchoTool()), "echo", x=[1]).output == {"x": [1]}
 
 
 def test_every_trait_may_be_a_class_attribute():
@@ -166,8 +168,8 @@ def test_every_trait_may_be_a_class_attribute():
         "required": ["path"],
     }
     registry = ToolRegistry().register(WipeTool())
-    assert registry.call("wipe", path="home").error_code == "approval_required"
-    assert registry.call("wipe", path="tmp").output == "wiped"
+    assert result_of(registry, "wipe", path="home").error_code == "approval_required"
+    assert result_of(registry, "wipe", path="tmp").output == "wiped"
 
 
 def test_a_spec_given_to_the_constructor_beats_the_class():
@@ -181,20 +183,20 @@ def test_a_class_that_writes_only_run_gets_its_schema_and_is_called_by_name():
     spec = OldTool().spec
     assert list(spec.arguments_schema()["properties"]) == ["a", "b"]
     assert OldTool().execute({"a": 1}, {"k": 0}) == [1, 2, ["k"]]
-    call = ToolRegistry().register(OldTool()).call
-    assert call("old", a=1, b=3).output[:2] == [1, 3]
-    assert call("old").error_code == "missing_required_argument"
+    registry = ToolRegistry().register(OldTool())
+    assert registry.call("old", a=1, b=3)[:2] == [1, 3]
+    assert result_of(registry, "old").error_code == "missing_required_argument"
 
 
 def test_a_class_tool_may_have_its_own_constructor():
-    assert ToolRegistry().register(OwnConstructor("p")).call("own").output == "p"
+    assert result_of(ToolRegistry().register(OwnConstructor("p")), "own").output == "p"
 
 
 def test_a_class_tool_without_body_says_so():
     class Empty(BaseTool):
         name = "empty"
 
-    result = ToolRegistry().register(Empty()).call("empty")
+    result = result_of(ToolRegistry().register(Empty()), "empty")
     assert result.error.endswith("Empty must define execute()")
     assert result.error.startswith("NotImplementedError: ")
 
@@ -294,7 +296,7 @@ def test_a_method_tool_is_bound_and_never_shows_self():
     assert list(one.add.spec.parameters) == ["amount"]
     assert list(Counter.add.spec.parameters) == ["amount"]
     registry = ToolRegistry().register(one.add)
-    assert registry.call("add", amount=3).output == 5
+    assert result_of(registry, "add", amount=3).output == 5
     assert (one.total, two.total) == (5, 0)
 
 
@@ -322,18 +324,18 @@ def test_class_and_static_methods_are_tools_too(owner):
     # Looking for an inherited docstring asked a class method for itself without end.
     for name, output in (("of_class", 5), ("outside", 2), ("inside", 2)):
         registry = ToolRegistry().register(getattr(owner, name))
-        assert registry.call(name, amount=2).output == output
+        assert result_of(registry, name, amount=2).output == output
         assert list(registry.resolve(name).spec.parameters) == ["amount"]
         assert getattr(owner, name)(2) == output
     included = ToolRegistry().include(Family())
     assert included.list_tools() == ["inside", "of_class", "outside"]
-    assert included.call("of_class", amount=1).output == 4
+    assert result_of(included, "of_class", amount=1).output == 4
 
 
 def test_the_marked_methods_of_an_object_can_be_included():
     registry = ToolRegistry().include(Counter())
     assert registry.list_tools() == ["add", "drop"]
-    assert registry.call("drop").error_code == "approval_required"
+    assert result_of(registry, "drop").error_code == "approval_required"
 
 
 def test_tool_marks_a_function_and_leaves_it_callable():
@@ -386,6 +388,6 @@ def test_parameters_without_a_name_for_callers_are_passed_by_place():
         return [a, b, c]
 
     call = ToolRegistry().register(func).call
-    assert call("func", a=1).output == [1, 2, 3]
-    assert call("func", a=1, c=5).output == [1, 2, 5]
-    assert call("func", a=1, b=4).output == [1, 4, 3]
+    assert call("func", a=1) == [1, 2, 3]
+    assert call("func", a=1, c=5) == [1, 2, 5]
+    assert call("func", a=1, b=4) == [1, 4, 3]

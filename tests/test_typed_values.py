@@ -6,7 +6,6 @@ import collections
 import dataclasses
 import datetime as dt
 import enum
-import fractions
 import json
 import pathlib
 import typing
@@ -19,11 +18,13 @@ from typing import Annotated, Any, Literal, NamedTuple, NewType, Optional, Union
 import pytest
 from engine_doubles import as_json
 
+from tool_results import result_of
+
 from qitos_min import ToolRegistry
 from qitos_min.core._json import to_json_value
 from qitos_min.core._kinds import Misfit
 from qitos_min.core._typed import form_of
-from qitos_min.core.tool_schema import function_schema, type_to_json_schema
+from qitos_min.core.tool_schema import CallSignature, type_to_json_schema
 
 
 class Mode(str, enum.Enum):
@@ -111,14 +112,6 @@ class Board:
         return {"rows": self.rows}
 
 
-T = typing.TypeVar("T")
-
-
-@dataclasses.dataclass
-class Page(typing.Generic[T]):
-    items: list[T]
-
-
 UserId = NewType("UserId", uuid.UUID)
 NOON = dt.datetime(2026, 3, 1, 12, tzinfo=dt.timezone.utc)
 ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
@@ -134,11 +127,9 @@ BOTH_WAYS = [
     (Path, "out/a.txt", Path("out/a.txt")),
     (pathlib.PurePosixPath, "a/b", pathlib.PurePosixPath("a/b")),
     (Decimal, "1.10", Decimal("1.10")),
-    (fractions.Fraction, "1/3", fractions.Fraction(1, 3)),
     (uuid.UUID, str(ID), ID),
     (UserId, str(ID), ID),
     (bytes, {"$bytes": "AP8="}, b"\x00\xff"),
-    (bytearray, {"$bytes": "AP8="}, bytearray(b"\x00\xff")),
     (Right, 3, Right.READ | Right.WRITE),
     (Shape, [0, 1], Shape.LINE),
     (Shape, "2026-03-01", Shape.DAY),
@@ -176,7 +167,6 @@ BOTH_WAYS = [
     (Union[str, dt.date], "soon", "soon"),
     (Union[Point, Board], {"rows": []}, Board([])),
     (Union[list[Point], Mode, None], "slow", Mode.SLOW),
-    (Page[dt.date], {"items": ["2026-03-01"]}, Page([dt.date(2026, 3, 1)])),
     (Any, {"a": [1]}, {"a": [1]}),
     (object, [1], [1]),
 ]
@@ -209,13 +199,10 @@ CALLS = [
     (Decimal, 1.1, Decimal("1.1")),
     (Decimal, 3, Decimal(3)),
     (bytes, "AP8=", b"\x00\xff"),
-    (complex, "1+2j", 1 + 2j),
-    (complex, 2, 2 + 0j),
     (int, 2.0, 2),
     (float, 2, 2.0),
     (float, 2**53 + 1, 2**53 + 1),
     (Level, 2.0, Level.HIGH),
-    (Point, [1, 2], Point(1, 2.0)),
     (Point, {"x": 1.0}, Point(1)),
     (Scaled, {"value": "1.5", "factor": 2.0}, None),
     (Note, {"text": "ab", "at": "2026-03-01T12:00:00Z", "tags": ["x"]}, Note("ab", NOON, {"x"})),
@@ -235,9 +222,11 @@ def test_a_call_passes_the_typed_value(kind, value, wanted):
         return "done"
 
     take.__annotations__ = {"value": kind}
+    if kind is bytes and isinstance(value, dict):
+        return  # The form of saved states only.
     if kind is Shape and value != "LINE":
         return  # Members without a JSON value are called by their names.
-    result = ToolRegistry().register(take).call("take", value=value)
+    result = result_of(ToolRegistry().register(take), "take", value=value)
     assert (result.status, result.error) == ("success", None)
     if wanted is not None:
         assert got == [wanted]
@@ -268,7 +257,6 @@ REFUSED = [
      "argument 'value.at' must be an ISO 8601 date and time, got 'x'"),
     (Note, {"text": "a", "length": 3}, "unexpected_argument", "unexpected argument 'value.length', expected text, at, tags"),
     (Point, {"y": 1}, "missing_required_argument", "missing required argument 'value.x'"),
-    (Point, [], "invalid_argument_value", "argument 'value' lacks the field 'x'"),
     (Scaled, {"value": "1"}, "missing_required_argument", "missing required argument 'value.factor'"),
     (Board, {}, "invalid_argument_value", "argument 'value' cannot become a Board: ValueError: rows: field required"),
     (set[tuple[Any, ...]], [[[1]]], "invalid_argument_value",
@@ -285,7 +273,7 @@ def test_what_a_type_cannot_take_is_refused_before_the_tool_runs(kind, value, co
         ran.append(value)
 
     take.__annotations__ = {"value": kind}
-    result = ToolRegistry().register(take).call("take", value=value)
+    result = result_of(ToolRegistry().register(take), "take", value=value)
     assert (result.status, result.error_code, ran) == ("error", code, [])
     assert result.error == message
 
@@ -297,8 +285,8 @@ def test_every_typed_kind_has_a_schema():
 
 
 SCHEMAS = [
-    (Decimal, {"type": "string", "format": "decimal"}),
-    (dt.timedelta, {"type": "string", "format": "duration"}),
+    (Decimal, {"type": ["string", "number"], "format": "decimal"}),
+    (dt.timedelta, {"type": ["string", "number"], "format": "duration"}),
     (Right, {"type": "integer"}),
     (
         Point,
@@ -312,7 +300,7 @@ SCHEMAS = [
         Scaled,
         {
             "type": "object",
-            "properties": {"value": {"type": "string", "format": "decimal"}, "factor": {"type": "integer"}},
+            "properties": {"value": {"type": ["string", "number"], "format": "decimal"}, "factor": {"type": "integer"}},
             "required": ["value", "factor"],
         },
     ),
@@ -362,7 +350,7 @@ def test_every_array_schema_has_items(kind):
     def take(value, *, other=None, **rest): ...
 
     take.__annotations__ = {"value": kind, "other": kind, "rest": kind}
-    schema = function_schema(take)
+    schema = CallSignature.of(take).schema
     assert lacking(schema) == []
     as_json(schema)
 
@@ -418,10 +406,10 @@ def test_a_parameter_for_a_function_needs_a_default(kind):
 
     with_default.__annotations__["key"] = kind
     registry = ToolRegistry().register(with_default)
-    assert list(function_schema(with_default)["properties"]) == ["items"]
-    assert registry.call("with_default", items=[1]).is_success
+    assert list(CallSignature.of(with_default).schema["properties"]) == ["items"]
+    assert result_of(registry, "with_default", items=[1]).is_success
     assert got == [([1], len)]
-    assert registry.call("with_default", items=[1], key="len").error_code == "unexpected_argument"
+    assert result_of(registry, "with_default", items=[1], key="len").error_code == "unexpected_argument"
 
 
 def test_a_function_is_left_out_of_what_holds_it():
@@ -438,7 +426,7 @@ def test_an_author_who_writes_the_schema_may_resolve_names_to_functions():
 
     schema = {"type": "object", "properties": {"key": {"type": "string"}}}
     tool = FunctionTool(sort, ToolMeta(input_schema=schema))
-    assert ToolRegistry().register(tool).call("sort", key="abs").output == "abs"
+    assert result_of(ToolRegistry().register(tool), "sort", key="abs").output == "abs"
 
 
 def test_whole_numbers_reach_a_tool_that_reads_its_own_arguments():
@@ -451,7 +439,7 @@ def test_whole_numbers_reach_a_tool_that_reads_its_own_arguments():
         def execute(self, args, runtime_context=None):
             return [repr(args["n"]), repr(args["sizes"])]
 
-    result = ToolRegistry().register(Repeat()).call("repeat", n=2.0, sizes=[1.0])
+    result = result_of(ToolRegistry().register(Repeat()), "repeat", n=2.0, sizes=[1.0])
     assert result.output == ["2", "[1]"]
 
 

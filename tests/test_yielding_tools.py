@@ -10,8 +10,10 @@ import time
 
 import pytest
 
+from tool_results import result_of
+
 from qitos_min import ToolRegistry
-from qitos_min.core import _drain
+from qitos_min.core import _execution
 from qitos_min.core.tool import BaseTool, ToolMeta
 
 
@@ -65,7 +67,7 @@ WHOLE = [
 @pytest.mark.parametrize("limit", [None, 5])
 def test_a_tool_that_yields_gives_the_list_of_its_values(tool, wanted, limit):
     registry = ToolRegistry().register(tool, meta=ToolMeta(timeout_s=limit))
-    result = registry.call(registry.list_tools()[0], n=3)
+    result = result_of(registry, registry.list_tools()[0], n=3)
     assert (result.status, result.error, result.output) == ("success", None, wanted)
 
 
@@ -82,7 +84,7 @@ async def later_half(n: int):
 
 @pytest.mark.parametrize("tool", [half, later_half])
 def test_a_failure_half_way_keeps_what_came_before(tool):
-    result = ToolRegistry().register(tool).call(tool.__name__, n=2)
+    result = result_of(ToolRegistry().register(tool), tool.__name__, n=2)
     assert (result.status, result.error, result.output) == ("error", "OSError: disk full", [0, 1])
 
 
@@ -91,7 +93,7 @@ def test_what_a_command_printed_comes_behind_what_was_yielded():
         yield {1}
         raise subprocess.CalledProcessError(3, "make", output=b"built", stderr="gone")
 
-    result = ToolRegistry().register(command).call("command")
+    result = result_of(ToolRegistry().register(command), "command")
     assert result.output == [[1], {"stdout": "built", "stderr": "gone"}]
     assert result.error.startswith("CalledProcessError: ")
 
@@ -116,9 +118,9 @@ async def later_endless():
 
 @pytest.mark.parametrize("tool", [endless, later_endless])
 def test_a_tool_that_never_ends_is_stopped(tool, monkeypatch):
-    monkeypatch.setattr(_drain, "_MAX_YIELDED", 5)
+    monkeypatch.setattr(_execution, "_MAX_YIELDED", 5)
     closed.clear()
-    result = ToolRegistry().register(tool).call(tool.__name__)
+    result = result_of(ToolRegistry().register(tool), tool.__name__)
     assert result.error == "ValueError: the tool yielded more than 5 values"
     assert (result.status, result.output, closed) == ("error", [0, 1, 2, 3, 4], [tool.__name__])
 
@@ -129,7 +131,7 @@ def test_a_tool_that_yields_and_hangs_keeps_its_values_at_the_time_limit():
         time.sleep(0.5)
         yield "second"
 
-    result = ToolRegistry().register(slow, meta=ToolMeta(timeout_s=0.1)).call("slow")
+    result = result_of(ToolRegistry().register(slow, meta=ToolMeta(timeout_s=0.1)), "slow")
     assert (result.status, result.output) == ("timed_out", ["first"])
 
 
@@ -138,11 +140,11 @@ def test_values_that_json_cannot_hold_are_converted():
         yield {1}
         yield b"x"
 
-    assert ToolRegistry().register(mixed).call("mixed").output == [[1], {"$bytes": "eA=="}]
+    assert result_of(ToolRegistry().register(mixed), "mixed").output == [[1], {"$bytes": "eA=="}]
 
 
 def test_a_file_is_no_list_of_lines():
     def opened():
         return io.StringIO("a\nb\n")
 
-    assert ToolRegistry().register(opened).call("opened").output == {"$unserializable": "_io.StringIO"}
+    assert result_of(ToolRegistry().register(opened), "opened").output == {"$unserializable": "_io.StringIO"}

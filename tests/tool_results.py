@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from qitos_min.core.action import Action
 from qitos_min.core.artifact import ArtifactRef
 
 SECRET = "fake-value-never-shown"
@@ -86,3 +87,8 @@ DEFAULTS = {
     "batch_closure": {},
     "schema_version": "qitos.tool_result/v2",
 }
+
+
+def result_of(registry, name, /, runtime_context=None, **args):
+    """The result of a call, where ``registry.call`` gives its value or raises."""
+    return registry.execute(Action(name, args), runtime_context)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tool_results import result_of
+
 from qitos_min.core.env import Env, EnvObservation, EnvStepResult
 from qitos_min.core.tool_registry import ToolRegistry
 from qitos_min.core.tool_result import ToolResult
@@ -77,6 +79,6 @@ def edit(workspace, *args, **kwargs) -> ToolResult:
 def call(env, name, **args) -> ToolResult:
     """The result of one tool that works through ``env``."""
     registry = ToolRegistry().include_toolset(EnvToolSet())
-    result = registry.call(name, runtime_context={"env": env}, **args)
+    result = result_of(registry, name, runtime_context={"env": env}, **args)
     assert ToolResult.from_dict(result.to_dict()) == result
     return result

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-from dataclasses import MISSING, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
-from .tool import (
-    BaseTool,
-    FunctionTool,
-    ToolMeta,
-    ToolSpec,
-    get_tool_meta,
-)
-
-__all__ = ["as_tool", "is_function", "shown"]
+from .tool import BaseTool, FunctionTool, ToolMeta, ToolSpec, get_tool_meta
 
 
 class _ToolObject(BaseTool):
@@ -33,28 +25,20 @@ class _ToolObject(BaseTool):
         check = getattr(self.target, "validate_input", None)
         return check(args, runtime_context) if callable(check) else None
 
-    def execute(
-        self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
-    ) -> Any:
+    def execute(self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None) -> Any:
         return self.target.execute(args, runtime_context)
 
 
-def as_tool(
-    item: Any, name: str | None = None, meta: ToolMeta | None = None
-) -> BaseTool:
+def as_tool(item: Any, name: str | None = None, meta: ToolMeta | None = None) -> BaseTool:
     """The tool that an item is or becomes; ``TypeError`` if it is none."""
     if inspect.ismethod(item) and isinstance(item.__func__, FunctionTool):
         # What a class method is, made of a tool, from Python 3.13 on.
         item = item.__func__.__get__(item.__self__, type(item.__self__))
     if isinstance(item, BaseTool):
-        if isinstance(item, FunctionTool):
-            _check_bound(item)
-        if name is None and meta is None:
-            return item
-        return _ToolObject(item, _merged(item.spec, meta, name))
+        _check_bound(item)
+        return item if name is meta is None else _ToolObject(item, _merged(item.spec, meta, name))
     if is_function(item):
-        own = get_tool_meta(item) or ToolMeta()
-        tool = FunctionTool(item, _merged(own, meta, name))
+        tool = FunctionTool(item, _merged(get_tool_meta(item) or ToolMeta(), meta, name))
         _check_bound(tool)
         return tool
     if isinstance(item, type):
@@ -72,18 +56,15 @@ def as_tool(
 
 def is_function(item: Any) -> bool:
     """Whether an item is a function, a method, a part of one or a tool made of one."""
-    return inspect.isroutine(item) or isinstance(
-        item, (FunctionTool, functools.partial)
-    )
+    return inspect.isroutine(item) or isinstance(item, (FunctionTool, functools.partial))
 
 
-def _check_bound(tool: FunctionTool) -> None:
-    code = tool.func.__code__ if inspect.isfunction(tool.func) else None
-    if code and code.co_argcount and code.co_varnames[0] == "self":
-        raise TypeError(
-            f"{tool.func.__qualname__} is a method without its object, "
-            "register it from an instance"
-        )
+def _check_bound(tool: BaseTool) -> None:
+    func = getattr(tool, "func", None)
+    code = func.__code__ if inspect.isfunction(func) else None
+    if func and code and code.co_argcount and code.co_varnames[0] == "self":
+        text = f"{func.__qualname__} is a method without its object, register it from an instance"
+        raise TypeError(text)
 
 
 def _object_spec(item: Any) -> ToolSpec:
@@ -97,26 +78,19 @@ def _object_spec(item: Any) -> ToolSpec:
 def _object_meta(item: Any) -> ToolMeta:
     """The same for an object with ``run()``, whose signature gives the arguments."""
     spec = _object_spec(item)
-    given = {field.name: getattr(spec, field.name) for field in fields(ToolMeta)}
+    given = {field.name: getattr(spec, field.name) or None for field in fields(ToolMeta)}
     if spec.parameters:
         given["input_schema"] = spec.arguments_schema()
-    given["name"], given["description"] = spec.name or None, spec.description or None
-    return ToolMeta(**given)
+    return ToolMeta(**{name: value for name, value in given.items() if value is not None})
 
 
 def _merged(base: Any, meta: ToolMeta | None, name: str | None) -> Any:
     """A copy of a meta or spec with the fields of ``meta`` that are set, and a name."""
-    changes = {}
-    for field in fields(ToolMeta):
-        make = field.default_factory
-        default = field.default if make is MISSING else make()
-        value = getattr(meta, field.name, default)
-        if value != default:
-            changes[field.name] = value
-    if base.name:
-        changes["name"] = base.name
-    if name is not None:
-        changes["name"] = name
+    unset = ToolMeta()
+    given = {field.name: getattr(meta or unset, field.name) for field in fields(ToolMeta)}
+    changes = {field: value for field, value in given.items() if value != getattr(unset, field)}
+    if name is not None or base.name:
+        changes["name"] = base.name if name is None else name
     return replace(base, **changes)
 
 

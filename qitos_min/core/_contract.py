@@ -8,20 +8,6 @@ from typing import Any
 
 from ._json import to_json_value
 
-__all__ = [
-    "ContractError",
-    "FieldCheck",
-    "Record",
-    "check_fields",
-    "exact_values",
-    "is_count",
-    "is_flag",
-    "is_text",
-    "one_of",
-    "or_none",
-    "strict_copy",
-]
-
 # Above what the JSON-safe conversion lets through, so that its results always pass.
 _MAX_DEPTH = 200
 # Python refuses to write an int of more decimal digits than this.
@@ -70,12 +56,10 @@ def exact_values(value: Mapping[Any, Any], names: Iterable[str]) -> dict[str, An
 
     Raises ValueError, whose text says which keys are missing and how many are unknown.
     """
-    missing = [name for name in names if name not in value]
     found = {name: value[name] for name in names if name in value}
+    missing = ", ".join(name for name in names if name not in value)
     if missing or len(value) > len(found):
-        raise ValueError(
-            f"missing: {', '.join(missing) or 'none'}, " f"unknown: {len(value) - len(found)}"
-        )
+        raise ValueError(f"missing: {missing or 'none'}, unknown: {len(value) - len(found)}")
     return found
 
 
@@ -84,17 +68,12 @@ def is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _INT_LIMIT
 
 
-def is_flag(value: Any) -> bool:
-    """Whether ``value`` is a bool."""
-    return isinstance(value, bool)
+def is_a(*kinds: type) -> Callable[[Any], bool]:
+    """A check for values of these types."""
+    return lambda value: isinstance(value, kinds)
 
 
-def is_text(value: Any) -> bool:
-    """Whether ``value`` is a str."""
-    return isinstance(value, str)
-
-
-def one_of(options: tuple[str, ...]) -> Callable[[Any], bool]:
+def one_of(*options: str) -> Callable[[Any], bool]:
     """A check for one of these texts."""
     return lambda value: isinstance(value, str) and value in options
 
@@ -104,53 +83,42 @@ def or_none(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: value is None or check(value)
 
 
-def strict_copy(value: Any, *, tuples: bool = False) -> Any:
+def strict_copy(value: Any, *, tuples: bool = False, levels: int = _MAX_DEPTH) -> Any:
     """A detached, plain copy of a tree of JSON values.
 
     Only None, bool, int, finite float, str, lists and dicts with text keys are such
-    values, and with ``tuples`` a tuple stands for a list; what ``to_json_value`` would
-    convert is refused. A text keeps all but its lone surrogates, which no JSON file can
-    hold. Raises ValueError, which does not hold the value, for anything else.
+    values, and with ``tuples`` a tuple stands for a list. This is the second walker of
+    JSON trees beside ``to_json_value``, because it refuses what that one would convert. A
+    text keeps all but its lone surrogates, which no JSON file can hold. Raises
+    ValueError, which does not hold the value, for anything else.
     """
-    return _copied(value, (dict, list, tuple) if tuples else (dict, list), _MAX_DEPTH)
-
-
-def _copied(value: Any, containers: tuple[type, ...], levels: int) -> Any:
     kind = type(value)
     # These few are nearly all there is, and the rest of the tests is not cheap.
     if value is None or kind is bool or (kind is str and value.isascii()):
         return value
-    if not isinstance(value, containers):
-        return _plain(value)
-    if levels == 0:
-        raise ValueError(f"itself or more than {_MAX_DEPTH} levels")
-    levels -= 1
-    if not isinstance(value, dict):
-        return [_copied(item, containers, levels) for item in value]
-    copied = {
-        key if type(key) is str and key.isascii() else _key(key): _copied(
-            item, containers, levels
-        )
-        for key, item in value.items()
-    }
-    if len(copied) < len(value):
-        raise ValueError("keys that differ in lone surrogates only")
-    return copied
-
-
-def _key(key: Any) -> str:
-    if not isinstance(key, str):
-        raise ValueError(f"a key of type {type(key).__qualname__}")
-    return to_json_value(key)
-
-
-def _plain(value: Any) -> str | int | float:
+    if isinstance(value, (dict, list)) or (tuples and isinstance(value, tuple)):
+        if levels == 0:
+            raise ValueError(f"itself or more than {_MAX_DEPTH} levels")
+        if not isinstance(value, dict):
+            return [strict_copy(item, tuples=tuples, levels=levels - 1) for item in value]
+        copied = {}
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise ValueError(f"a key of type {type(key).__qualname__}")
+            key = key if type(key) is str and key.isascii() else to_json_value(key)
+            copied[key] = strict_copy(item, tuples=tuples, levels=levels - 1)
+        if len(copied) < len(value):
+            raise ValueError("keys that differ in lone surrogates only")
+        return copied
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a number that is not finite")
     if isinstance(value, int) and abs(value) >= _INT_LIMIT:
         raise ValueError("an integer of more than 4300 digits")
-    if type(value) in (int, float):
-        return value
     if isinstance(value, (str, int, float)):
-        return to_json_value(value)
-    raise ValueError(f"a value of type {type(value).__qualname__}")
+        return value if kind in (int, float) else to_json_value(value)
+    raise ValueError(f"a value of type {kind.__qualname__}")
+
+
+def detach_json(value: Any) -> Any:
+    """A strict copy of a JSON value, in which a tuple becomes a list."""
+    return strict_copy(value, tuples=True)

@@ -12,28 +12,14 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from fractions import Fraction
 from inspect import Parameter
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from ._contract import detach_json
 from ._json import to_json_value
-from ._json_schema import check_value, detach_json, same_json
-
-__all__ = [
-    "ANY",
-    "Form",
-    "Misfit",
-    "NULL",
-    "SCALARS",
-    "choice",
-    "enum_value",
-    "misfit",
-    "scalar",
-    "union_schema",
-    "with_default",
-]
+from ._json_schema import check_value, same_json
 
 Schema = dict[str, Any]
 
@@ -52,19 +38,12 @@ class Form:
     """A type as JSON knows it."""
 
     schema: Schema | None
-    """What callers are told; None for a type that JSON cannot say, a function's."""
+    """None for a type that JSON cannot say, a function's."""
     read: Callable[[Any], Any]
     """The typed value of a JSON value, or ``Misfit``. None and what is of the type
     already stay, for a state may hold None whatever its annotation says."""
-    also: Schema | None = None
-    """What is accepted, if that is more than callers are told."""
     sure: bool = False
     """Whether a value that comes back as the same JSON is hardly of another type."""
-
-    @property
-    def accepted(self) -> Schema | None:
-        """The schema that values are checked against."""
-        return self.schema if self.also is None else self.also
 
 
 ANY = Form({}, lambda value: value)
@@ -74,8 +53,9 @@ NULL = Form({"type": "null"}, ANY.read)
 def misfit(expected: str, value: Any) -> Misfit:
     """The words for a value that is not what was expected."""
     plain = value is None or isinstance(value, (str, int, float))
-    got = reprlib.repr(value) if plain else type(value).__name__
-    return Misfit(f"must be {expected}, got {got}")
+    return Misfit(
+        f"must be {expected}, got {reprlib.repr(value) if plain else type(value).__name__}"
+    )
 
 
 def scalar(
@@ -97,26 +77,22 @@ def scalar(
                 return make(value)
         raise misfit(what, value)
 
-    # A text is what callers are told, and the number or object it stands for is taken.
-    further = "object" if dict in given else "number"
-    several = str in given and len(given) > 1
-    return Form(schema, read, {"type": ["string", further]} if several else None, sure)
+    return Form(schema, read, sure)
 
 
 def choice(options: tuple[Any, ...]) -> Form:
     """The form of the members of an Enum or the values of a ``Literal``."""
+    words = [enum_value(option) for option in options]
 
     def read(value: Any) -> Any:
-        for shown in (lambda option: option, enum_value, to_json_value):
-            for option in options:
-                if option is value or same_json(shown(option), value):
-                    return option
+        for option, word in zip(options, words):
+            if option is value or same_json(word, value) or same_json(to_json_value(option), value):
+                return option
         if value is None:
             return value
-        listed = ", ".join(repr(enum_value(option)) for option in options)
-        raise misfit(f"one of {listed}", value)
+        raise misfit(f"one of {', '.join(map(repr, words))}", value)
 
-    return Form(_enum_schema([enum_value(option) for option in options]), read, sure=True)
+    return Form(_enum_schema(words), read, sure=True)
 
 
 def enum_value(member: Any) -> Any:
@@ -129,32 +105,32 @@ def enum_value(member: Any) -> Any:
 
 
 def _enum_schema(values: list[Any]) -> Schema:
-    if not values:
-        return {}
     kinds = list(dict.fromkeys(SCALARS[type(value)].schema["type"] for value in values))
     distinct: list[Any] = []
     for value in values:
         if not any(same_json(value, other) for other in distinct):
             distinct.append(value)
-    return {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": distinct}
+    return {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": distinct} if values else {}
 
 
 def union_schema(members: list[Schema]) -> Schema:
     """The schema of what fits one of several; ``{}`` if there is none to choose from."""
-    if {} in members or not members:
-        return {}
     distinct = [m for i, m in enumerate(members) if m not in members[:i]]
-    if len(distinct) == 1:
-        return distinct[0]
-    others = [member for member in distinct if member != NULL.schema]
-    if len(others) == 1 and "enum" in others[0]:
-        return {**others[0], **_enum_schema([*others[0]["enum"], None])}
-    if len(others) == 1 and "description" in others[0]:
+    if {} in members or len(distinct) < 2:
+        return distinct[0] if len(distinct) == 1 else {}
+    first, *others = [member for member in distinct if member != NULL.schema]
+    if not others and "enum" in first:
+        return {**first, **_enum_schema([*first["enum"], None])}
+    if not others and "description" in first:
         # The text of ``Optional[Annotated[X, "text"]]`` is about the whole.
-        bare = {k: v for k, v in others[0].items() if k != "description"}
-        members = [bare if member is others[0] else member for member in distinct]
-        return {"anyOf": members, "description": others[0]["description"]}
+        bare, note = _without_note(first)
+        return {"anyOf": [bare if member is first else member for member in distinct], **note}
     return {"anyOf": distinct}
+
+
+def _without_note(schema: Schema) -> tuple[Schema, Schema]:
+    note = {k: v for k, v in schema.items() if k == "description"}
+    return {k: v for k, v in schema.items() if k not in note}, note
 
 
 def with_default(schema: Schema, default: Any) -> Schema:
@@ -162,12 +138,10 @@ def with_default(schema: Schema, default: Any) -> Schema:
     if default is ... or default is Parameter.empty:
         return schema
     if default is None and check_value(None, schema) is not None:
-        note = {k: v for k, v in schema.items() if k == "description"}
-        bare = {k: v for k, v in schema.items() if k != "description"}
+        bare, note = _without_note(schema)
         schema = {**union_schema([bare, {"type": "null"}]), **note}
-    value = enum_value(default) if isinstance(default, Enum) else default
     with suppress(ValueError):
-        value = detach_json(value)
+        value = detach_json(enum_value(default) if isinstance(default, Enum) else default)
         return schema if check_value(value, schema) else {**schema, "default": value}
     return schema
 
@@ -178,16 +152,8 @@ def _whole(value: float) -> int:
     return int(value)
 
 
-def _float(value: int) -> float | int:
-    with suppress(OverflowError):
-        if float(value) == value:
-            return float(value)
-    return value  # A float would be another number.
-
-
 def _iso(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    # Python 3.10 does not know Z.
-    return lambda text: read(re.sub("[Zz]$", "+00:00", text))
+    return lambda text: read(re.sub("[Zz]$", "+00:00", text))  # Python 3.10 knows no Z.
 
 
 _DURATION = re.compile(
@@ -201,47 +167,40 @@ def _duration(value: Any) -> timedelta:
     if not isinstance(value, str):
         return timedelta(seconds=value)
     sign, *numbers = _DURATION.fullmatch(value).groups()  # type: ignore[union-attr]
-    pairs = zip(_UNITS, numbers)
-    made = timedelta(**{unit: float(number or 0) for unit, number in pairs})
+    made = timedelta(**{unit: float(number or 0) for unit, number in zip(_UNITS, numbers)})
     return -made if sign == "-" else made
 
 
 def _bytes(value: Any) -> bytes:
-    text = value if isinstance(value, str) else value["$bytes"]
-    return base64.b64decode(text, validate=True)
+    return base64.b64decode(value if isinstance(value, str) else value["$bytes"], validate=True)
+
+
+def _text(format: str, *further: str) -> Schema:
+    return {"type": ["string", *further] if further else "string", "format": format}
 
 
 _TEXT = {"type": "string"}
-_BASE64 = {"type": "string", "contentEncoding": "base64"}
-_NUMERIC = (str, int, float)
-
-
-def _text(format: str) -> Schema:
-    return {**_TEXT, "format": format}
-
-
+_BASE64 = {**_TEXT, "contentEncoding": "base64"}
+_NUMBER, _NUMERIC = _text("decimal", "number"), (str, int, float)
+_DURATION_WORDS = "an ISO 8601 duration or a number of seconds"
 # The type, in words, its schema, what makes it of which JSON types. A text that reads as
 # one of the first is hardly anything else, where a union leaves the choice.
 _SURE: tuple[tuple[Any, ...], ...] = (
     (bool, "true or false", {"type": "boolean"}, bool),
     (int, "a whole number", {"type": "integer"}, _whole, float),
-    (float, "a number", {"type": "number"}, _float, int),
+    (float, "a number", {"type": "number"}, lambda v: float(v) if float(v) == v else v, int),
     (date, "an ISO 8601 date", _text("date"), date.fromisoformat, str),
     (datetime, "an ISO 8601 date and time", _text("date-time"), _iso(datetime.fromisoformat), str),
     (time, "an ISO 8601 time", _text("time"), _iso(time.fromisoformat), str),
     (UUID, "a UUID", _text("uuid"), UUID, str),
     (bytes, "bytes in base64", _BASE64, _bytes, str, dict),
-    (bytearray, "bytes in base64", _BASE64, lambda v: bytearray(_bytes(v)), str, dict),
 )
-_DURATION_WORDS = "an ISO 8601 duration or a number of seconds"
 _OTHERS: tuple[tuple[Any, ...], ...] = (
     (str, "a text", _TEXT, str),
     (Path, "a path", _TEXT, Path, str),
     (os.PathLike, "a path", _TEXT, Path, str),
-    (Decimal, "a decimal number", _text("decimal"), lambda v: Decimal(str(v)), *_NUMERIC),
-    (Fraction, "a fraction such as '1/3'", _TEXT, Fraction, *_NUMERIC),
-    (complex, "a complex number such as '1+2j'", _TEXT, complex, *_NUMERIC),
-    (timedelta, _DURATION_WORDS, _text("duration"), _duration, *_NUMERIC),
+    (Decimal, "a decimal number", _NUMBER, lambda v: Decimal(str(v)), *_NUMERIC),
+    (timedelta, _DURATION_WORDS, _text("duration", "number"), _duration, *_NUMERIC),
 )
 SCALARS: dict[Any, Form] = {
     type(None): NULL,

@@ -5,53 +5,60 @@ from __future__ import annotations
 import contextvars
 import inspect
 import os
-import queue
 import threading
 import time
 import weakref
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from typing import Any
 
-from ._foreign import AT_WORK, DaemonThreads, outcome, settled_alone
+from ._foreign import outcome
 from ._limits import check_timeout
 
-__all__ = ["LAST_GRACE", "LeftBehind", "RunThreads"]
-
-_GRACE = 0.1
-"""Seconds that work has to end by itself when a run cannot wait any longer."""
-LAST_GRACE = 0.5
-"""Seconds that the end of a run waits for the clean-up when something hangs."""
-_LOOK_AROUND = 60.0
-"""Seconds after which an idle thread looks whether its run is still there."""
+_GRACE = 0.1  # Seconds that work has to end by itself when a run cannot wait any longer.
+LAST_GRACE = 0.5  # Seconds that the end of a run waits for the clean-up.
 # Ctrl-C does not reach a thread of Windows that waits for a lock.
-_LONGEST_WAIT = 0.2 if os.name == "nt" else threading.TIMEOUT_MAX
+_LONGEST_WAIT = 0.2 if os.name == "nt" else 3600.0
+AT_WORK: contextvars.ContextVar[Work | None] = contextvars.ContextVar("AT_WORK", default=None)
+"""The work of a run in which this code is called, if any."""
 
 _Outcome = tuple[Any, BaseException | None]
+# Of all signals between threads only this queue's may be sent by a handler of signals.
+_Signals = SimpleQueue[Any]
 
 
-class _Signal:
-    """Something happened. A bare lock: a handler of signals may set it at any moment."""
+def _received(signals: _Signals, end: float | None = None) -> Any:
+    """What is sent next; None when the clock has come to ``end``."""
+    while end is None or time.monotonic() < end:
+        left = _LONGEST_WAIT if end is None else max(end - time.monotonic(), 0)
+        with suppress(Empty):
+            return signals.get(timeout=min(left, _LONGEST_WAIT))
+    return None
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
 
-    def set(self) -> None:
-        """Let the one who waits go on."""
-        with suppress(RuntimeError):  # It is set already.
-            self._lock.release()
+def _thread(work: Callable[..., Any], *args: Any, name: str = "qitos-tool") -> threading.Thread:
+    """A started daemon thread, which does not keep the process from its exit."""
+    thread = threading.Thread(target=work, args=args, name=name, daemon=True)
+    thread.start()
+    return thread
 
-    def wait(self, seconds: float | None = None) -> bool:
-        """Wait until it is set, and take it back; False when the time is up."""
-        end = None if seconds is None else time.monotonic() + seconds
-        while True:
-            left = _LONGEST_WAIT if end is None else max(end - time.monotonic(), 0)
-            if self._lock.acquire(timeout=min(left, _LONGEST_WAIT)):
-                return True
-            if end is not None and time.monotonic() >= end:
-                return False
+
+class DaemonThreads(ThreadPoolExecutor):
+    """Gives each piece of work a daemon thread; a pool's own are joined at exit."""
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
+        future: Future[Any] = Future()
+
+        def run() -> None:
+            if future.set_running_or_notify_cancel():
+                value, error = outcome(lambda: work(*args, **named))
+                future.set_result(value) if error is None else future.set_exception(error)
+
+        _thread(run)
+        return future
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ class Work:
     def __init__(self, threads: RunThreads, call: Callable[[], Any] | None = None) -> None:
         self.threads = threads
         self.found: _Outcome | None = None
-        self.changed = _Signal()
+        self.changed = _Signals()
         self.tasks: set[Any] = set()
         """Its coroutines; only the thread of the loop changes the set."""
         self.loop: _Loop | None = None
@@ -82,144 +89,109 @@ class Work:
             self._context.run(AT_WORK.set, None if threads.on_loop() else self)
 
     def do(self) -> None:
-        """Make the call, in this thread."""
         found = self._context.run(outcome, self._call)
         del self._call, self._context  # The context holds this object.
         self.found = found
+
+    def wake(self) -> None:
+        self.changed.put(True)
 
     def settled(self, value: Any) -> Any:
         """What an awaitable gives, on the loop of the run."""
         loop = self.threads.loop()
         if loop is None or loop.is_here():
             return settled_alone(value)
-        self.loop = loop
-        return loop.settled(value, self)
+        self.loop, done = loop, _Signals()
 
-    def leave(self) -> _Signal:
-        """Cancel its coroutines; the signal is set when they have been told."""
-        self.is_left, told = True, _Signal()
+        async def settle() -> None:
+            done.put(await _found(value))
 
-        def cancel() -> None:
-            for task in list(self.tasks):
+        def start() -> None:
+            task = loop.loop.create_task(settle())
+            self.tasks.add(task)
+            task.add_done_callback(ended)
+            if self.is_left:
                 task.cancel()
-            told.set()
 
+        def ended(task: Any) -> None:
+            self.tasks.discard(task)
+            if inspect.iscoroutine(value):
+                value.close()
+            done.put((None, RuntimeError("cancelled before it began")))
+
+        if not loop.call(start):
+            return settled_alone(value)
+        try:
+            return _given(_received(done))
+        except KeyboardInterrupt:
+            self.leave()
+            raise
+
+    def leave(self) -> None:
+        self.is_left = True
         if self.loop is not None:
-            self.loop.call(cancel)
-        return told
+            self.loop.call(lambda: [task.cancel() for task in list(self.tasks)])
 
 
 class _Worker:
-    """A daemon thread that does one piece of work after the other for an owner."""
+    """A daemon thread that does one piece of work after the other."""
 
     def __init__(self, owner: RunThreads) -> None:
-        # A run that was never taken to its end leaves nobody who would end the thread.
-        self._owner = weakref.ref(owner)
-        self.inbox: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self.inbox: SimpleQueue[Work | None] = SimpleQueue()
         self.is_busy = True
-        threading.Thread(target=self._serve, name="qitos-tool", daemon=True).start()
+        _thread(self._serve)
+        # A run that was never taken to its end leaves nobody who would end the thread.
+        weakref.finalize(owner, self.inbox.put, None)
 
     def _serve(self) -> None:
-        while self._owner() is not None:
-            with suppress(queue.Empty):
-                work = self.inbox.get(timeout=_LOOK_AROUND)
-                if work is None:
-                    return
-                work.do()
-                self.is_busy = False
-                work.changed.set()
-                del work  # Not to be kept until the next one comes.
+        while (work := self.inbox.get()) is not None:
+            work.do()
+            self.is_busy = False
+            work.wake()
+            del work  # Not to be kept until the next one comes.
 
 
 class _Loop:
     """An event loop in a daemon thread."""
 
     def __init__(self, owner: RunThreads) -> None:
-        self._owner = weakref.ref(owner)
-        self._loop: Any = None
-        self._closed = False
-        self._ready = _Signal()
-        self._thread = threading.Thread(target=self._serve, name="qitos-loop", daemon=True)
-        self._thread.start()
-        self._ready.wait()
-        if self._loop is None:
+        started: SimpleQueue[Any] = SimpleQueue()
+        self._thread = _thread(self._serve, started, name="qitos-loop")
+        self.is_closed = False
+        self.loop, self._end = started.get()
+        if self.loop is None:
             raise RuntimeError("the event loop of the run could not be started")
+        weakref.finalize(owner, self.call, self._end.set)
 
-    def _serve(self) -> None:
-        # Only asynchronous code pays for the import.
-        import asyncio
+    @staticmethod
+    def _serve(started: SimpleQueue[Any]) -> None:
+        import asyncio  # Only asynchronous code pays for it.
 
         async def stay() -> None:
-            self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
-            self._loop.set_default_executor(DaemonThreads())
-            self._ready.set()
-            while self._owner() is not None and not self._end.is_set():
-                with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._end.wait(), _LOOK_AROUND)
+            loop, end = asyncio.get_running_loop(), asyncio.Event()
+            loop.set_default_executor(DaemonThreads())
+            started.put((loop, end))
+            await end.wait()
 
         try:
-            # Cancels the tasks that are left, and closes asynchronous generators.
-            asyncio.run(stay())
+            asyncio.run(stay())  # Cancels what is left, and closes generators.
         finally:
-            self._ready.set()
+            started.put((None, None))
 
     def is_here(self) -> bool:
-        """Whether this thread is the loop's."""
         return threading.current_thread() is self._thread
-
-    def is_usable(self) -> bool:
-        """Whether it runs, and was not told to end."""
-        return self._thread.is_alive() and not self._closed
 
     def call(self, work: Callable[[], Any]) -> bool:
         """Let the loop make a call; False when it has ended."""
         try:
-            self._loop.call_soon_threadsafe(work)
+            self.loop.call_soon_threadsafe(work)
         except RuntimeError:
             return False
         return True
 
-    def settled(self, value: Any, work: Work) -> Any:
-        """What an awaitable gives; what it raises is raised here."""
-        found: list[_Outcome] = []
-        done = _Signal()
-
-        async def settle() -> None:
-            try:
-                found.append((await value, None))
-            except BaseException as error:  # SystemExit would end the loop.
-                found.append((None, error))
-
-        def start() -> None:
-            task = self._loop.create_task(settle())
-            work.tasks.add(task)
-            task.add_done_callback(ended)
-            if work.is_left:
-                task.cancel()
-
-        def ended(task: Any) -> None:
-            if not found:  # It was cancelled before it began.
-                found.append((None, RuntimeError("cancelled before it began")))
-            if inspect.iscoroutine(value):
-                value.close()
-            work.tasks.discard(task)
-            done.set()
-
-        if not self.call(start):
-            return settled_alone(value)
-        try:
-            done.wait()
-        except BaseException:
-            work.leave()
-            raise
-        result, error = found[0]
-        if error is not None:
-            raise error
-        return result
-
     def close(self, wait: float = LAST_GRACE) -> None:
         """End it, and wait that long for what it still does."""
-        self._closed = True
+        self.is_closed = True
         if self.call(self._end.set):
             self._thread.join(wait)
 
@@ -229,14 +201,9 @@ class RunThreads:
 
     Tools run one after the other in one daemon thread, calls that may overlap in
     several, so that the thread that called ``run`` can leave one behind that hangs: when
-    the run is cancelled at once, when its time is used up, at Ctrl-C. The thread is
-    the same from call to call until one was left behind. Contextvars of the caller are
-    seen by a tool; what it sets itself is not seen outside. The loop begins with the first
-    awaitable and ends with the run; a run within a tool shares it.
-
-    Args:
-        token: The run's ``CancelToken``, or None.
-        time_left: Gives the seconds that the run has left, or None without a limit.
+    the run is cancelled at once (by its ``CancelToken``), when its time is used up
+    (``time_left`` gives the seconds), at Ctrl-C. Contextvars of the caller are seen by a
+    tool. The loop begins with the first awaitable; a run within a tool shares it.
     """
 
     def __init__(
@@ -250,7 +217,7 @@ class RunThreads:
         self._closed = self._hangs = False
         around = AT_WORK.get()
         shares = around is not None and not around.threads.on_loop()
-        self._around: RunThreads | None = around.threads if shares else None
+        self._around: RunThreads | None = around.threads if around and shares else None
         self.caller = Work(self)
         """Stands for what is called in the run's own thread, such as approvals."""
 
@@ -266,8 +233,8 @@ class RunThreads:
         """
         check_timeout(limit)
         around = AT_WORK.get()
-        within = around is not None and around.threads is self
-        if limit is None and within and around is not self.caller:
+        within = around is not None and around.threads is self and around is not self.caller
+        if limit is None and within:
             return outcome(call)
         work = Work(self, call)
         try:
@@ -282,10 +249,7 @@ class RunThreads:
             work.leave()
             self._drop(worker)
             raise
-        if cause is None:
-            assert work.found is not None
-            return work.found
-        return self._give_up(work, worker, cause)
+        return work.found or self._give_up(work, worker, cause or "")
 
     def do(self, call: Callable[..., Any], *args: Any) -> Any:
         """Call a part of the tools, such as their setup, where they work.
@@ -293,13 +257,10 @@ class RunThreads:
         Raises what it raises, and ``TimeoutError`` when it may be held up by a tool
         that was left behind.
         """
-        limit = LAST_GRACE if self._hangs else None
-        done = self.run(lambda: call(*args), limit, patient=True)
+        done = self.run(lambda: call(*args), LAST_GRACE if self._hangs else None, patient=True)
         if isinstance(done, LeftBehind):
             raise TimeoutError("did not end, as a tool before it did not")
-        if done[1] is not None:
-            raise done[1]
-        return done[0]
+        return _given(done)
 
     def pause(self, seconds: float) -> bool:
         """Wait; False when the run is to end meanwhile."""
@@ -316,9 +277,7 @@ class RunThreads:
         if self._around is not None:
             return self._around.loop()
         with self._lock:
-            if self._closed:
-                return None
-            if self._loop is None or not self._loop.is_usable():
+            if not self._closed and (self._loop is None or self._loop.is_closed):
                 self._loop = _Loop(self)
             return self._loop
 
@@ -354,43 +313,83 @@ class RunThreads:
 
     def _wait(self, work: Work, limit: float | None, patient: bool = False) -> str | None:
         """None when the work has ended, else why it is not waited for any longer."""
-        end = None if limit is None else time.monotonic() + limit
+        started = time.monotonic()
         token = None if patient else self._token
-        time_left = None if patient else self._time_left
-        watched = getattr(token, "watched", None)
-        if watched is not None:
-            watched.add(work.changed.set)
+        watched = getattr(token, "watched", set())
+        watched.add(work.wake)
         try:
             while work.found is None:
                 if getattr(token, "mode", None) == "immediate":
                     return "cancelled"
-                left, cause = None, None
-                if end is not None:
-                    left, cause = end - time.monotonic(), "timeout"
-                run_left = time_left() if time_left is not None else None
-                if run_left is not None and (left is None or run_left < left):
-                    left, cause = run_left, "budget_time"
-                if left is not None and left <= 0:
+                now = time.monotonic()
+                ends = [] if limit is None else [(started + limit, "timeout")]
+                left = None if patient or self._time_left is None else self._time_left()
+                if left is not None:
+                    ends.append((now + left, "budget_time"))
+                end, cause = min(ends, default=(None, None))
+                if end is not None and end <= now:
                     return cause
-                work.changed.wait(left)
+                _received(work.changed, end)
         finally:
-            if watched is not None:
-                watched.discard(work.changed.set)
+            watched.discard(work.wake)
         return None
 
     def _give_up(self, work: Work, worker: _Worker, cause: str) -> _Outcome | LeftBehind:
         """What became of work in the moment that it is given to end."""
-        told = work.leave()
+        work.leave()
         end = time.monotonic() + _GRACE
         if work.loop is not None or cause != "timeout":
-            while work.found is None and (left := end - time.monotonic()) > 0:
-                work.changed.wait(left)
+            while work.found is None and time.monotonic() < end:
+                _received(work.changed, end)
         if work.found is None:
             self._drop(worker)
-            if work.loop is not None and not told.wait(0):
-                work.loop.close(0)  # A coroutine blocks it; the next call gets another.
+            if work.loop is not None:
+                work.loop.close(0)  # A coroutine may block it; the next call gets another.
             return LeftBehind(cause, running=True)
         stopped = work.loop is not None and work.found[1] is not None
-        if cause == "timeout" or stopped:
-            return LeftBehind(cause, running=False)
-        return work.found
+        return LeftBehind(cause, running=False) if cause == "timeout" or stopped else work.found
+
+
+async def _found(value: Any) -> _Outcome:
+    try:
+        return await value, None
+    except BaseException as error:  # SystemExit would end the loop.
+        return None, error
+
+
+def _given(found: _Outcome) -> Any:
+    value, error = found
+    if error is not None:
+        raise error
+    return value
+
+
+def settled(value: Any) -> Any:
+    """A value, or what it gives when it has to be awaited.
+
+    In the work of a run it is awaited on the run's own event loop, so that a client
+    opened in one call works in the next; elsewhere on a loop of its own.
+    """
+    if not inspect.isawaitable(value):
+        return value
+    work = AT_WORK.get()
+    return settled_alone(value) if work is None else work.settled(value)
+
+
+def settled_alone(value: Any) -> Any:
+    """The same on a loop that lives for this value only."""
+    import asyncio  # Only asynchronous code pays for it.
+
+    async def settle() -> _Outcome:
+        AT_WORK.set(None)  # The run's loop may be waiting for this value.
+        asyncio.get_running_loop().set_default_executor(DaemonThreads())
+        return await _found(value)
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return _given(asyncio.run(settle()))
+    # A loop runs in this thread and cannot be entered again.
+    done, context = _Signals(), contextvars.copy_context()
+    _thread(lambda: done.put(outcome(context.run, asyncio.run, settle())))
+    return _given(_given(_received(done)))

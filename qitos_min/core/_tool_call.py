@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from ._contract import detach_json
 from ._execution import execute
-from ._foreign import described, guarded, settled, traced
-from ._json_schema import Fault, check_value, detach_json, whole_numbers
+from ._foreign import described, guarded, traced
+from ._json_schema import Fault, check_value, whole_numbers
+from ._threads import settled
 from .action import Action
 from .tool import BaseTool, ToolPermissionSpec, ToolSpec
 from .tool_result import ToolErrorKind, ToolResult, ToolResultStatus
 
 if TYPE_CHECKING:
     from .tool_registry import ToolRegistry
-
-__all__ = ["Call", "call_tool", "may_ask", "unknown_tool"]
 
 _DECISIONS = ("deny", "ask", "allow")
 _RULE_KEYS = {"tool", "decision", "scope"}
@@ -38,6 +38,10 @@ class Call:
     action: Action
     decision: str = "default"
     """What the permission rules say."""
+    value: Any = None
+    """What the tool returned, as it is."""
+    error: BaseException | None = None
+    """What the tool raised in its last attempt."""
 
 
 def call_tool(
@@ -49,19 +53,25 @@ def call_tool(
     approval, operations of the environment, execution. Nothing runs unless all checks
     before it passed. Only ``KeyboardInterrupt`` is raised.
     """
-    name = registry.resolve_name(action.name)
+    return traced_call(registry, action, runtime_context)[0]
+
+
+def traced_call(
+    registry: ToolRegistry, action: Action, runtime_context: Mapping[str, Any] | None
+) -> tuple[ToolResult, Call | None]:
+    """The same, and the call itself if the tool is known."""
+    name, call = registry.resolve_name(action.name), None
     if name is None:
         result = _not_found(registry, str(action.name))
     else:
         tool = registry.resolve(name)
-        context = dict(runtime_context or ())
-        context.update(tool_name=name, action_id=action.action_id)
+        context = {**(runtime_context or {}), "tool_name": name, "action_id": action.action_id}
         call = Call(registry, tool, tool.spec, name, action.args, context, action)
         result = _refusal(call) or execute(call)
         result.provenance.setdefault("source", registry.origin(name).source)
     result.tool_name = name or str(action.name)
     result.action_id = action.action_id
-    return result
+    return result, call
 
 
 def unknown_tool(name: str, suggestions: Iterable[str]) -> str:
@@ -71,11 +81,11 @@ def unknown_tool(name: str, suggestions: Iterable[str]) -> str:
 
 
 def _not_found(registry: ToolRegistry, name: str) -> ToolResult:
-    suggestions = registry.suggest(name)
+    found = registry.suggest(name)
     return ToolResult.semantic_error(
         code="tool_not_found",
-        error=unknown_tool(name, suggestions),
-        metadata={"suggestions": suggestions},
+        error=unknown_tool(name, found),
+        metadata={"suggestions": found},
         recoverable=True,
         attempts=0,
     )
@@ -86,8 +96,7 @@ def _refusal(call: Call) -> ToolResult | None:
     for check, code, place, kind, status in _CHECKS:
         fault, error = guarded(check, call)
         if error is not None:
-            text = f"{place} of tool {call.name!r} raised {described(error)}"
-            fault = Fault(code, text)
+            fault = Fault(code, f"{place} of tool {call.name!r} raised {described(error)}")
         if fault is not None:
             return ToolResult(
                 status=status,
@@ -103,23 +112,20 @@ def _refusal(call: Call) -> ToolResult | None:
 
 def _check_structure(call: Call) -> Fault | None:
     if not isinstance(call.args, Mapping):
-        kind = type(call.args).__name__
-        text = f"the arguments must be an object, got {kind}"
+        text = f"the arguments must be an object, got {type(call.args).__name__}"
         return Fault("invalid_arguments_shape", text)
     args = {}
     for name, value in call.args.items():
         if not isinstance(name, str):
-            text = f"argument names must be text, got {name!r}"
-            return Fault("invalid_json_value", text)
+            return Fault("invalid_json_value", f"argument names must be text, got {name!r}")
         try:
             args[name] = detach_json(value)
         except ValueError as error:
             return Fault("invalid_json_value", f"argument {name!r} holds {error}")
     schema, signature = call.spec.arguments_schema(), call.tool._signature
-    if signature is None or schema is not signature.schema:
-        fault = check_value(args, schema)
-    else:
-        fault = check_value(args, signature.accepted) or signature.misfit(args)
+    fault = check_value(args, schema)
+    if fault is None and signature is not None and schema is signature.schema:
+        fault = signature.misfit(args)
     call.args = whole_numbers(args, schema)
     return fault
 
@@ -132,29 +138,19 @@ def _check_input(call: Call) -> Fault | None:
     if problem is None or problem is True or problem == "":
         return None
     if not isinstance(problem, str):
-        kind = type(problem).__name__
-        problem = f"validate_input returned {kind}, expected None or a text"
+        problem = f"validate_input returned {type(problem).__name__}, expected None or a text"
     return Fault("validation_failed", problem)
 
 
 def _check_rules(call: Call) -> Fault | None:
-    rules = _rules(call.context)
+    rules = call.context.get("permission_rules") or ()
+    if not isinstance(rules, (list, tuple)):
+        raise ValueError(f"permission_rules must be a list, got {type(rules).__qualname__}")
     found = {rule["decision"] for rule in rules if _is_hit(call, rule)}
     call.decision = next((word for word in _DECISIONS if word in found), "default")
     if call.decision != "deny":
         return None
     return Fault("permission_denied", f"a rule denies tool {call.name!r}")
-
-
-def _rules(context: Mapping[str, Any]) -> list[Any] | tuple[Any, ...]:
-    rules = context.get("permission_rules")
-    if rules is None:
-        return ()
-    if not isinstance(rules, (list, tuple)):
-        # What can be read only once would guard only the first call.
-        kind = type(rules).__qualname__
-        raise ValueError(f"permission_rules must be a list, got {kind}")
-    return rules
 
 
 def _is_hit(call: Call, rule: Any) -> bool:
@@ -165,27 +161,20 @@ def _is_hit(call: Call, rule: Any) -> bool:
     ``scope``, a pattern for what the tool's ``rule_scope_builder`` says. Raises
     ``ValueError`` for any other rule.
     """
-    if (
-        not isinstance(rule, Mapping)
-        or not rule.keys() <= _RULE_KEYS
-        or not isinstance(rule.get("tool"), str)
-        or rule.get("decision") not in _DECISIONS
-    ):
+    known = isinstance(rule, Mapping) and rule.keys() <= _RULE_KEYS
+    if not known or not isinstance(rule.get("tool"), str) or rule.get("decision") not in _DECISIONS:
         raise ValueError(
             "a permission rule needs 'tool' and 'decision' (deny, ask or allow) "
             f"and may have 'scope', got {rule!r}"
         )
-    names = call.registry.names_of(call.name)
-    if not any(fnmatchcase(name, rule["tool"]) for name in names):
+    if not any(fnmatchcase(n, rule["tool"]) for n in call.registry.names_of(call.name)):
         return False
     if rule.get("scope") is None:
         return True
     build = call.spec.rule_scope_builder
     scope = settled(build(detach_json(call.args))) if build is not None else None
-    if scope is None:
-        # What cannot be told apart is restricted, never set free.
-        return bool(rule["decision"] != "allow")
-    return fnmatchcase(scope, rule["scope"])
+    # What cannot be told apart is restricted, never set free.
+    return rule["decision"] != "allow" if scope is None else fnmatchcase(scope, rule["scope"])
 
 
 def may_ask(registry: ToolRegistry, name: str, context: Mapping[str, Any]) -> bool:
@@ -224,15 +213,12 @@ def _check_approval(call: Call) -> Fault | None:
     if approved is True:
         return None
     if approved is not False:
-        kind = type(approved).__name__
-        reason = f"the approval callback answered a {kind}, expected a bool"
+        reason = f"the approval callback answered a {type(approved).__name__}, expected a bool"
     text = f"approval of tool {call.name!r} was denied"
     return Fault("approval_denied", f"{text}: {reason}" if reason else text)
 
 
 def _check_ops(call: Call) -> Fault | None:
-    if not call.spec.required_ops:
-        return None
     env = call.context.get("env")
     ops = dict(call.context.get("ops") or ())
     for group in call.spec.required_ops:
@@ -242,13 +228,11 @@ def _check_ops(call: Call) -> Fault | None:
             lacks = "there is none" if env is None else "this one has none"
             text = f"tool {call.name!r} needs an environment with {group!r} operations"
             return Fault("env_required", f"{text}, {lacks}")
-    call.context["ops"] = ops
+        call.context["ops"] = ops
     return None
 
 
-_Check = tuple[
-    Callable[[Call], Fault | None], str, str, ToolErrorKind, ToolResultStatus
-]
+_Check = tuple[Callable[[Call], Fault | None], str, str, ToolErrorKind, ToolResultStatus]
 _WRONG: tuple[ToolErrorKind, ToolResultStatus] = ("semantic", "error")
 _FORBIDDEN: tuple[ToolErrorKind, ToolResultStatus] = ("policy", "skipped")
 # A check; code and words for when it fails itself; kind and status of a refusal.

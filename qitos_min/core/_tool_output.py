@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,12 +12,8 @@ from ._shorten import CUT_MARK, both_ends, joined, within
 from .artifact import ArtifactRef
 from .tool_result import ToolResult
 
-__all__ = ["limit_output", "raised"]
 
-
-def limit_output(
-    result: ToolResult, limit: int | None, context: Mapping[str, Any]
-) -> None:
+def limit_output(result: ToolResult, limit: int | None, context: Mapping[str, Any]) -> None:
     """Cut what a model is shown to ``limit`` characters; None leaves it as it is.
 
     An artifact store (``artifact_resolver`` of the context, or ``artifact_store`` of
@@ -58,19 +55,10 @@ def _stored(output: Any, context: Mapping[str, Any]) -> ArtifactRef | None:
         store = getattr(context.get("env"), "artifact_store", None)
     if store is None:
         return None
-    # Few outputs are too long, and only they pay for the import.
-    import hashlib
-
     body = joined(output).encode("utf-8")
     digest = hashlib.sha256(body).hexdigest()
-    ref = ArtifactRef(
-        artifact_id=f"output-{digest}",
-        resolver_key=store.resolver_key,
-        sha256=digest,
-        media_type="text/plain" if isinstance(output, str) else "application/json",
-        byte_length=len(body),
-        encoding="utf-8",
-    )
+    kind = "text/plain" if isinstance(output, str) else "application/json"
+    ref = ArtifactRef(f"output-{digest}", store.resolver_key, digest, kind, len(body), "utf-8")
     store.put(ref, body)
     return ref
 

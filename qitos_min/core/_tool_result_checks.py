@@ -6,21 +6,10 @@ import sys
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
-from ._contract import FieldCheck, is_count, is_flag, is_text, one_of, or_none
+from ._contract import FieldCheck, is_a, is_count, one_of, or_none
 from ._limits import is_number
 from .artifact import ArtifactRef
 from .session import AttemptIdentity
-
-__all__ = [
-    "EffectState",
-    "FIELD_CHECKS",
-    "RetryDisposition",
-    "STATE_FIELDS",
-    "TOOL_RESULT_SCHEMA_VERSION",
-    "ToolErrorKind",
-    "ToolResultStatus",
-    "state_fault",
-]
 
 ToolResultStatus = Literal["success", "error", "skipped", "timed_out", "cancelled"]
 ToolErrorKind = Literal["semantic", "execution", "policy"]
@@ -44,11 +33,9 @@ RetryDisposition = Literal[
 TOOL_RESULT_SCHEMA_VERSION = "qitos.tool_result/v2"
 _CLOSURE_VERSION = "qitos.tool_batch_closure/v1"
 
-_Checks = dict[str, Callable[[Any], bool]]
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, dict)
+_Check = Callable[[Any], bool]
+_is_text, _is_object = is_a(str), is_a(dict)
+_is_text_or_none = or_none(_is_text)
 
 
 def _is_duration(value: Any) -> bool:
@@ -57,124 +44,84 @@ def _is_duration(value: Any) -> bool:
 
 
 def _are_counts(value: Any) -> bool:
-    return _is_object(value) and all(
-        is_text(name) and is_count(count) for name, count in value.items()
-    )
+    return _is_object(value) and all(_is_text(name) and is_count(n) for name, n in value.items())
 
 
 def _are_objects(value: Any) -> bool:
     return isinstance(value, list) and all(map(_is_object, value))
 
 
-def _has_form(value: Any, required: _Checks, optional: _Checks) -> bool:
-    """Whether ``value`` is an object with these keys and no others."""
+def _has_form(required: dict[str, _Check], optional: dict[str, _Check]) -> _Check:
+    """A check for an object with these keys and no others."""
     rules = required | optional
-    return (
+    return lambda value: (
         _is_object(value)
         and required.keys() <= value.keys() <= rules.keys()
         and all(rules[key](item) for key, item in value.items())
     )
 
 
-_TEXT_OR_NONE = or_none(is_text)
-_ACTION = {"name": is_text}
-_ACTION_MORE = {"args": _is_object, "action_id": _TEXT_OR_NONE}
-_SLOT = {"action_id": is_text, "state": is_text}
-_SLOT_MORE = {"result_ref": _TEXT_OR_NONE, "attempt_id": _TEXT_OR_NONE}
-
-
-def _is_action(value: Any) -> bool:
-    return _has_form(value, _ACTION, _ACTION_MORE)
+_is_action = _has_form({"name": _is_text}, {"args": _is_object, "action_id": _is_text_or_none})
+_is_slot = _has_form(
+    {"action_id": _is_text, "state": _is_text},
+    {"result_ref": _is_text_or_none, "attempt_id": _is_text_or_none},
+)
 
 
 def _are_refs(value: Any) -> bool:
-    return (
-        isinstance(value, (list, tuple))
-        and all(isinstance(ref, ArtifactRef) for ref in value)
-        and len({ref.artifact_id for ref in value}) == len(value)
-    )
+    known = isinstance(value, (list, tuple)) and all(isinstance(r, ArtifactRef) for r in value)
+    return known and len({ref.artifact_id for ref in value}) == len(value)
 
 
 def _are_slots(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and all(_has_form(slot, _SLOT, _SLOT_MORE) for slot in value)
-        and len({slot["action_id"] for slot in value}) == len(value)
-    )
+    known = isinstance(value, list) and all(map(_is_slot, value))
+    return known and len({slot["action_id"] for slot in value}) == len(value)
 
 
-_CLOSURE: _Checks = {
-    "schema_version": one_of((_CLOSURE_VERSION,)),
-    "batch_id": is_text,
-    "slots": _are_slots,
-}
+_is_filled_closure = _has_form(
+    {"schema_version": one_of(_CLOSURE_VERSION), "batch_id": _is_text, "slots": _are_slots}, {}
+)
 
 
 def _is_closure(value: Any) -> bool:
-    return value == {} or _has_form(value, _CLOSURE, {})
+    return value == {} or _is_filled_closure(value)
 
 
 def _choice(code: str, name: str, kind: Any) -> FieldCheck:
     words = get_args(kind)
-    return code, name, one_of(words), " or ".join(words)
+    return code, name, one_of(*words), " or ".join(words)
 
 
 _FIELD = "invalid_canonical_field"
+_TEXTS = "tool_name action_id error error_code recovery_hint effect_ref idempotency_ref"
+_FLAGS = (
+    "recoverable complete truncated worker_still_running reconciliation_required "
+    "outcome_unknown late_result stale_owner"
+)
+_VERSION = (one_of(TOOL_RESULT_SCHEMA_VERSION), TOOL_RESULT_SCHEMA_VERSION)
+_KINDS = get_args(ToolErrorKind)
+_IDENTITY = (or_none(is_a(AttemptIdentity)), "an AttemptIdentity or None")
+_ACTION = (or_none(_is_action), "None or an object of name, args and action_id")
+_CLOSURE = (_is_closure, f"empty or a {_CLOSURE_VERSION} with different slots")
 
 FIELD_CHECKS: tuple[FieldCheck, ...] = (
-    (
-        "unknown_schema_version",
-        "schema_version",
-        one_of((TOOL_RESULT_SCHEMA_VERSION,)),
-        TOOL_RESULT_SCHEMA_VERSION,
-    ),
+    ("unknown_schema_version", "schema_version", *_VERSION),
     _choice("invalid_terminal_status", "status", ToolResultStatus),
-    (
-        "invalid_error_kind",
-        "error_kind",
-        or_none(one_of(get_args(ToolErrorKind))),
-        "None, " + " or ".join(get_args(ToolErrorKind)),
-    ),
+    ("invalid_error_kind", "error_kind", or_none(one_of(*_KINDS)), f"None, {' or '.join(_KINDS)}"),
     _choice("invalid_effect_state", "effect_state", EffectState),
     _choice("invalid_retry_disposition", "retry_disposition", RetryDisposition),
-    (
-        _FIELD,
-        "tool_name action_id error error_code recovery_hint effect_ref idempotency_ref",
-        _TEXT_OR_NONE,
-        "text or None",
-    ),
-    (
-        "invalid_attempt_identity",
-        "attempt_id",
-        or_none(lambda value: isinstance(value, AttemptIdentity)),
-        "an AttemptIdentity or None",
-    ),
-    (
-        _FIELD,
-        "recoverable complete truncated worker_still_running reconciliation_required "
-        "outcome_unknown late_result stale_owner",
-        is_flag,
-        "a bool",
-    ),
+    (_FIELD, _TEXTS, _is_text_or_none, "text or None"),
+    ("invalid_attempt_identity", "attempt_id", *_IDENTITY),
+    (_FIELD, _FLAGS, is_a(bool), "a bool"),
     (_FIELD, "attempts", is_count, "an int >= 0"),
     (_FIELD, "latency_ms", _is_duration, "a finite number >= 0"),
     (_FIELD, "owner_generation", or_none(is_count), "an int >= 0 or None"),
     (_FIELD, "omitted", _are_counts, "an object of ints >= 0"),
-    (
-        _FIELD,
-        "next_action",
-        or_none(_is_action),
-        "None or an object of name, args and action_id",
-    ),
+    (_FIELD, "next_action", *_ACTION),
     (_FIELD, "metadata normalized_request provenance", _is_object, "an object"),
     (_FIELD, "declared_effects filesystem_changes", _are_objects, "an array of objects"),
     ("invalid_artifact_ref", "artifact_refs", _are_refs, "ArtifactRefs with different ids"),
-    (
-        "invalid_batch_closure",
-        "batch_closure",
-        _is_closure,
-        f"empty or a {_CLOSURE_VERSION} with different slots",
-    ),
+    ("invalid_batch_closure", "batch_closure", *_CLOSURE),
 )
 """What each field must be on its own."""
 
@@ -189,58 +136,55 @@ _EFFECT_OPEN = ("started", "unknown", "reconciliation_required")
 _EFFECT_RETRYABLE = ("no_effect_declared", "not_started", "rejected")
 
 
-def state_fault(result: Any) -> tuple[str, str] | None:
+_OUTCOME, _EFFECT = "contradictory_outcome", "contradictory_effect"
+_RETRY = "unsafe_retry_disposition"
+
+
+def state_fault(r: Any) -> tuple[str, str] | None:
     """Code and words of the first rule that the fields break together, or None."""
-    for code, find in (
-        ("contradictory_outcome", _outcome_fault),
-        ("contradictory_effect", _effect_fault),
-        ("unsafe_retry_disposition", _retry_fault),
-    ):
-        what = find(result)
-        if what is not None:
-            return code, what
-    return None
-
-
-def _outcome_fault(r: Any) -> str | None:
-    if r.status == "success":
-        if not (r.error is r.error_kind is r.error_code is None):
-            return "a success has no error, error_kind or error_code"
-        return "a success has no running worker" if r.worker_still_running else None
-    if not (r.error_kind and r.error_code):
-        return "what is no success has an error_kind and an error_code"
+    success, running = r.status == "success", r.worker_still_running
+    told = bool(r.error_kind and r.error_code)
+    silent = r.error is r.error_kind is r.error_code is None
     kind = _KIND_OF_STATUS.get(r.status, r.error_kind)
-    if r.error_kind != kind:
-        return f"a {r.status} call has the error_kind {kind}"
-    if r.worker_still_running and r.status not in ("timed_out", "cancelled"):
-        return "only a timed_out or cancelled call has a running worker"
-    return None
-
-
-def _effect_fault(r: Any) -> str | None:
-    state, unknown = r.effect_state, r.outcome_unknown
-    if (r.effect_ref is None) != (state == "no_effect_declared"):
-        return "effect_ref is there exactly when effect_state tells of an effect"
-    if state == "unknown" and not unknown:
-        return "an unknown effect needs outcome_unknown"
-    if state == "reconciliation_required" and not (r.reconciliation_required and unknown):
-        return "an effect to reconcile needs reconciliation_required and outcome_unknown"
-    if unknown and state not in _EFFECT_OPEN:
-        return f"outcome_unknown needs an effect that is {', '.join(_EFFECT_OPEN)}"
-    return None
-
-
-def _retry_fault(r: Any) -> str | None:
-    uncertain = r.outcome_unknown or r.reconciliation_required
-    if r.retry_disposition == "retryable":
-        settled = r.effect_state in _EFFECT_RETRYABLE and not uncertain
-        if not (r.recoverable and settled) or r.worker_still_running:
-            return (
-                "retryable needs recoverable, no running worker, and an effect that is "
-                "known not to have happened"
-            )
-    if r.retry_disposition == "blocked_worker_running" and not r.worker_still_running:
-        return "blocked_worker_running needs a running worker"
-    if r.retry_disposition == "requires_reconciliation" and not uncertain:
-        return "requires_reconciliation needs outcome_unknown or reconciliation_required"
-    return None
+    effect, unknown, retry = r.effect_state, r.outcome_unknown, r.retry_disposition
+    uncertain = unknown or r.reconciliation_required
+    settled = effect in _EFFECT_RETRYABLE and not uncertain and not running
+    may_run = r.status in ("timed_out", "cancelled")
+    open_effects = ", ".join(_EFFECT_OPEN)
+    reconciled = r.reconciliation_required and unknown
+    has_ref, has_effect = r.effect_ref is not None, effect != "no_effect_declared"
+    rules = (
+        (_OUTCOME, success and not silent, "a success has no error, error_kind or error_code"),
+        (_OUTCOME, success and running, "a success has no running worker"),
+        (_OUTCOME, not success and not told, "a failure has an error_kind and an error_code"),
+        (_OUTCOME, r.error_kind != kind, f"a {r.status} call has the error_kind {kind}"),
+        (_OUTCOME, running and not may_run, "only a timed_out or cancelled call has a worker"),
+        (_EFFECT, has_ref != has_effect, "effect_ref and an effect in effect_state go together"),
+        (_EFFECT, effect == "unknown" and not unknown, "an unknown effect needs outcome_unknown"),
+        (
+            _EFFECT,
+            effect == "reconciliation_required" and not reconciled,
+            "an effect to reconcile needs reconciliation_required and outcome_unknown",
+        ),
+        (
+            _EFFECT,
+            unknown and effect not in _EFFECT_OPEN,
+            f"outcome_unknown needs an effect that is {open_effects}",
+        ),
+        (
+            _RETRY,
+            retry == "retryable" and not (r.recoverable and settled),
+            "retryable needs recoverable, no running worker, and no effect",
+        ),
+        (
+            _RETRY,
+            retry == "blocked_worker_running" and not running,
+            "blocked_worker_running needs a running worker",
+        ),
+        (
+            _RETRY,
+            retry == "requires_reconciliation" and not uncertain,
+            "requires_reconciliation needs outcome_unknown or reconciliation_required",
+        ),
+    )
+    return next(((code, what) for code, broken, what in rules if broken), None)

@@ -13,6 +13,7 @@ from ._limits import check_count, check_timeout
 __all__ = ["Action", "ActionExecutionPolicy", "ActionKind", "ActionResult", "ActionStatus"]
 
 _MODES = ("serial", "sequential", "parallel")
+_SPELLINGS = {"action": "name", "arguments": "args", "id": "action_id"}
 
 
 class ActionKind(str, Enum):
@@ -62,21 +63,19 @@ class Action(Record):
     def from_dict(cls, payload: Mapping[str, Any]) -> Action:
         """Read a call; only ``name`` is needed, unknown keys are ignored.
 
-        Raises ``TypeError`` for a payload that is no mapping, ``ValueError`` for a
-        missing name or a bad value.
+        ``action`` stands for the name, ``arguments`` for ``args`` and ``id`` for
+        ``action_id``. Raises ``TypeError`` for a payload that is no mapping,
+        ``ValueError`` for a missing name or a bad value.
         """
         if not isinstance(payload, Mapping):
-            kind = type(payload).__qualname__
-            raise TypeError(f"an action must be a mapping, got {kind}")
-        if not isinstance(payload.get("name"), str) or not payload["name"]:
-            raise ValueError(
-                f"an action needs a non-empty text 'name', got {payload.get('name')!r}"
-            )
-        known = {k: v for k, v in payload.items() if k in cls.__dataclass_fields__}
-        for name in ("args", "metadata"):
-            if known.get(name) is None:
-                known.pop(name, None)
-        return cls(**known)
+            raise TypeError(f"an action must be a mapping, got {type(payload).__qualname__}")
+        spelt = {_SPELLINGS.get(name, name): value for name, value in payload.items()}
+        known = {**spelt, **payload}
+        name = known.get("name")
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"an action needs a non-empty text 'name', got {name!r}")
+        given = {n: v for n, v in known.items() if n in cls.__dataclass_fields__}
+        return cls(**{n: v for n, v in given.items() if v is not None})
 
 
 @dataclass
@@ -116,9 +115,7 @@ class ActionExecutionPolicy:
             raise ValueError(f"unknown mode {self.mode!r}, expected one of {', '.join(_MODES)}")
         check_count(self.max_concurrency, "max_concurrency", least=1)
         names = self.parallel_tool_names
+        if isinstance(names, str) or not all(isinstance(name, str) for name in names or ()):
+            raise TypeError(f"parallel_tool_names must be a collection of names, got {names!r}")
         if names is not None:
-            if isinstance(names, str) or not all(isinstance(n, str) for n in names):
-                raise TypeError(
-                    "parallel_tool_names must be a collection of tool names, " f"got {names!r}"
-                )
             object.__setattr__(self, "parallel_tool_names", frozenset(names))

@@ -5,16 +5,21 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Any
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
-from .decision import Decision
+from .decision import ActionT
 from .task import Task
 from .tool_registry import ToolRegistry
 
 __all__ = ["AgentModule"]
 
+StateT = TypeVar("StateT")
+ObservationT = TypeVar("ObservationT")
 
-class AgentModule(ABC):
+
+class AgentModule(ABC, Generic[StateT, ObservationT, ActionT]):
     """An agent: how it begins, decides and takes in what happened.
 
     ``name`` may be a class or instance attribute, or a keyword; it is the
@@ -31,6 +36,7 @@ class AgentModule(ABC):
         llm: Any = None,
         model_parser: Any = None,
         model_protocol: Any = None,
+        memory: Any = None,
         history: Any = None,
         **config: Any,
     ) -> None:
@@ -43,6 +49,7 @@ class AgentModule(ABC):
         self.llm = llm
         self.model_parser = model_parser
         self.model_protocol = model_protocol
+        self.memory = memory
         self.history = history
         self.config = config
         if config.get("name") or not self.name:
@@ -53,10 +60,10 @@ class AgentModule(ABC):
         """Return the state a run of this task begins with."""
 
     @abstractmethod
-    def reduce(self, state: Any, observation: Any, decision: Decision) -> Any:
+    def reduce(self, state: Any, observation: Any, decision: Any) -> Any:
         """Return the state after a step: the same one changed, or a new one."""
 
-    def decide(self, state: Any, observation: Any) -> Decision | None:
+    def decide(self, state: Any, observation: Any) -> Any:
         """Return what to do next, or None to let the model decide."""
         return None
 
@@ -69,8 +76,41 @@ class AgentModule(ABC):
         return f"Task: {getattr(state, 'task', '')}"
 
     def build_system_prompt(self, state: Any) -> str | None:
-        """Return the model's instructions, or None for none."""
-        return None
+        """Return the model's instructions, or None for none.
+
+        By default the texts of the four hooks below, with an empty line between them.
+        """
+        hooks = (
+            self.base_persona_prompt,
+            self.task_policy_prompt,
+            self.tool_usage_hint_prompt,
+            self.extra_instructions_prompt,
+        )
+        return "\n\n".join(text for hook in hooks if (text := hook(state))) or None
+
+    def base_persona_prompt(self, state: Any) -> str:
+        """Return who the model is to be."""
+        return ""
+
+    def task_policy_prompt(self, state: Any) -> str:
+        """Return how it is to go about its task."""
+        return ""
+
+    def tool_usage_hint_prompt(self, state: Any) -> str:
+        """Return what it should know about its tools."""
+        return ""
+
+    def extra_instructions_prompt(self, state: Any) -> str:
+        """Return what else it should know."""
+        return ""
+
+    def compose_system_prompt(self, base_prompt: str, protocol: Any = None) -> str:
+        """Return what is sent of a prompt; the engine itself adds tools and protocol."""
+        return base_prompt
+
+    def render_tool_schema(self, protocol: Any = None) -> str:
+        """Return the agent's tools as text for a prompt."""
+        return str(self.tool_registry.render_tool_schema(protocol))
 
     def build_engine(self, **engine_kwargs: Any) -> Any:
         """Return an ``Engine`` that runs this agent."""
@@ -82,43 +122,124 @@ class AgentModule(ABC):
         self,
         task: str | Task,
         return_state: bool = False,
-        *,
-        max_steps: int | None = None,
-        workspace: str | None = None,
+        hooks: list[Any] | None = None,
+        render_hooks: list[Any] | None = None,
         engine_kwargs: dict[str, Any] | None = None,
-        **options: Any,
+        workspace: str | None = None,
+        max_steps: int | None = None,
+        env: Any = None,
+        parser: Any = None,
+        protocol: Any = None,
+        search: Any = None,
+        critics: list[Any] | None = None,
+        stop_criteria: list[Any] | None = None,
+        history_policy: Any = None,
+        context_config: Any = None,
+        trace: Any = None,
+        render: Any = None,
+        trace_logdir: str = "./runs",
+        trace_prefix: str | None = None,
+        theme: str = "research",
+        run_spec: Any = None,
+        experiment_spec: Any = None,
+        memory: Any = None,
+        **state_kwargs: Any,
     ) -> Any:
         """Run a task and return its answer, or the result with ``return_state``.
 
-        ``max_steps`` is the budget's, and is told to an ``init_state`` that takes
-        it. ``workspace`` is a folder that becomes the run's environment. Options
-        that ``Engine`` has (critics, stop_criteria, env, hooks, trace_writer …)
-        go to it; others go to ``init_state``. Writes no files and prints nothing;
-        a failed run has no answer and is logged as ``Engine.run`` does.
+        ``max_steps`` is the budget's, and is told to an ``init_state`` that takes it.
+        ``workspace`` is a folder that becomes the run's environment, and is made if it
+        does not exist. ``trace=True`` writes the run to a folder of its own below
+        ``trace_logdir``, whose name begins with ``trace_prefix``; ``run_spec`` or
+        ``experiment_spec``, which go into its manifest, turn it on. ``trace`` may be a
+        writer, too. ``render=True`` prints the run as it goes, in the colours of
+        ``theme``. ``memory`` is the agent's for this run. Further options of ``Engine``
+        (budget, approval_callback …) go to it, others to ``init_state``. Without trace
+        and render no file is written and nothing printed; a failed run has no answer
+        and is logged as ``Engine.run`` does.
         """
-        from ..engine.engine import Engine  # Upward, as above.
-        from ..engine.states import RuntimeBudget
-
-        settings = dict(engine_kwargs or {})
-        for name in inspect.signature(Engine).parameters:
-            if name in options:
-                settings[name] = options.pop(name)
-        if max_steps is not None:
-            budget = settings.get("budget") or RuntimeBudget()
-            settings["budget"] = replace(budget, max_steps=max_steps)
-            if _takes(self.init_state, "max_steps"):
-                options["max_steps"] = max_steps
-        if workspace is not None and settings.get("env") is None:
-            from ..kit.env import HostEnv  # Only here it is needed.
-
-            settings["env"] = HostEnv(workspace)
-        result = self.build_engine(**settings).run(task, **options)
+        options = locals()
+        kept = self.memory
+        self.memory = kept if memory is None else memory
+        try:
+            engine = self.build_engine(**_engine_settings(self, options))
+            result = engine.run(task, **state_kwargs)
+        finally:
+            self.memory = kept
         return result if return_state else result.final_result
+
+
+_ENGINE_OPTIONS = (
+    "hooks render_hooks env parser protocol search critics stop_criteria "
+    "history_policy context_config".split()
+)
+
+
+def _engine_settings(agent: AgentModule[Any, Any, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """What the options of ``run`` are to ``Engine``; takes its own out of state_kwargs."""
+    from ..engine.engine import Engine
+
+    settings = {n: given[n] for n in _ENGINE_OPTIONS if given[n] is not None}
+    settings.update(given["engine_kwargs"] or {})
+    others, max_steps = given["state_kwargs"], given["max_steps"]
+    for name in inspect.signature(Engine).parameters:
+        if name in others:
+            settings[name] = others.pop(name)
+    names = ("run_spec", "experiment_spec")
+    specs = {name: given[name] for name in names if given[name] is not None}
+    trace, render = given["trace"], given["render"]
+    if trace or (specs and trace is None):
+        prefix = given["trace_prefix"] or _file_name(agent.name)
+        settings["trace_writer"] = _trace_writer(trace, given["trace_logdir"], prefix, specs)
+    if render:
+        shown = _renderers(render, given["theme"])
+        settings["render_hooks"] = [*settings.get("render_hooks", ()), *shown]
+    if max_steps is not None:
+        _limit_steps(settings, max_steps)
+        if _takes(agent.init_state, "max_steps"):
+            others["max_steps"] = max_steps
+    if given["workspace"] is not None:
+        Path(given["workspace"]).mkdir(parents=True, exist_ok=True)
+        if settings.get("env") is None:
+            from ..kit.env import HostEnv
+
+            settings["env"] = HostEnv(given["workspace"])
+    return settings
+
+
+def _trace_writer(trace: Any, logdir: str, name: str, specs: dict[str, Any]) -> Any:
+    """The writer given, or one for a new folder below ``logdir``."""
+    if trace not in (True, None):
+        return trace
+    from ..trace.writer import TraceWriter
+    from .spec import ExperimentSpec, RunSpec
+
+    kinds: Any = {"run_spec": RunSpec, "experiment_spec": ExperimentSpec}
+    told = {name: kinds[name].from_value(spec).to_dict() for name, spec in specs.items()}
+    folder = f"{name}_{datetime.now():%Y%m%d_%H%M%S_%f}"
+    return TraceWriter(str(Path(logdir)), folder, metadata=told)
+
+
+def _renderers(render: Any, theme: str) -> list[Any]:
+    """The hooks that print a run."""
+    if render is not True:
+        return list(render) if isinstance(render, (list, tuple)) else [render]
+    from ..render import ClaudeStyleHook
+
+    return [ClaudeStyleHook(theme=theme)]
+
+
+def _limit_steps(settings: dict[str, Any], max_steps: int) -> None:
+    from ..engine.states import RuntimeBudget
+
+    settings["budget"] = replace(settings.get("budget") or RuntimeBudget(), max_steps=max_steps)
+
+
+def _file_name(name: Any) -> str:
+    return "".join(c if c.isalnum() or c in "_-" else "_" for c in str(name))
 
 
 def _takes(function: Any, name: str) -> bool:
     """Whether a function can be called with a keyword of that name."""
     parameters = inspect.signature(function).parameters
-    return name in parameters or any(
-        parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
-    )
+    return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())

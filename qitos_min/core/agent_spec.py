@@ -6,12 +6,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ._contract import Record
 from ._limits import check_count
 
 __all__ = ["AgentRegistry", "AgentSpec", "ContextStrategy", "HandoffContext", "StateAdapter"]
+
+SourceT = TypeVar("SourceT")
+TargetT = TypeVar("TargetT")
 
 
 class ContextStrategy(str, Enum):
@@ -41,16 +44,14 @@ class HandoffContext(Record):
 
     def __post_init__(self) -> None:
         self.strategy = ContextStrategy(self.strategy)
-        if isinstance(self.shared_state_fields, str):
-            raise TypeError(
-                f"shared_state_fields must be a list of names,"
-                f" got {self.shared_state_fields!r}"
-            )
+        names = self.shared_state_fields
+        if isinstance(names, str):
+            raise TypeError(f"shared_state_fields must be a list of names, got {names!r}")
         if self.max_history_rounds is not None:
             check_count(self.max_history_rounds, "max_history_rounds", least=0)
 
 
-class StateAdapter:
+class StateAdapter(Generic[SourceT, TargetT]):
     """Turns the state of one agent into that of the next."""
 
     def adapt(self, source: Any) -> Any:
@@ -72,7 +73,7 @@ class AgentSpec:
     max_steps_override: int | None = None
     """Steps it may take after a handoff, within the run's own budget."""
     shared_env: bool = True
-    state_adapter: StateAdapter | None = None
+    state_adapter: StateAdapter[Any, Any] | None = None
     handoff_context: HandoffContext | None = None
     """Wins over ``context_strategy``."""
     shared_memory: Any = None
@@ -91,8 +92,7 @@ class AgentSpec:
     @property
     def handoff_tool_name(self) -> str:
         """The tool by which a model hands off to this agent, as a legal tool name."""
-        name = self.tool_name or f"transfer_to_{self.name}"
-        return re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:64]
+        return re.sub(r"[^A-Za-z0-9_.-]", "_", self.tool_name or f"transfer_to_{self.name}")[:64]
 
     @property
     def context(self) -> HandoffContext:
@@ -119,12 +119,11 @@ class AgentRegistry:
             raise ValueError(f"an agent spec needs a name, got {spec.name!r}")
         if spec.name in self._specs:
             raise ValueError(f"an agent named {spec.name!r} is registered already")
+        shared = spec.handoff_tool_name
         for other in self:
-            if other.handoff_tool_name == spec.handoff_tool_name:
-                raise ValueError(
-                    f"agents {other.name!r} and {spec.name!r} would share"
-                    f" the handoff tool {spec.handoff_tool_name!r}"
-                )
+            if other.handoff_tool_name == shared:
+                both = f"{other.name!r} and {spec.name!r}"
+                raise ValueError(f"agents {both} would share the handoff tool {shared!r}")
         self._specs[spec.name] = spec
         return self
 
@@ -132,13 +131,44 @@ class AgentRegistry:
         """Return the spec of a name, or None."""
         return self._specs.get(name)
 
+    def resolve(self, name: str) -> AgentSpec:
+        """Return the spec of a name; an unknown one is a ``KeyError`` that lists all."""
+        if name not in self._specs:
+            known = ", ".join(self._specs) or "none"
+            raise KeyError(f"no agent is registered as {name!r}; registered: {known}")
+        return self._specs[name]
+
     def list_agents(self) -> list[str]:
         """Return the names in order of registration."""
         return list(self._specs)
 
+    def list_available(self) -> list[AgentSpec]:
+        """Return the specs in order of registration."""
+        return list(self)
+
     def spec_of(self, agent: Any) -> AgentSpec | None:
         """Return the first spec of an agent object, or None."""
         return next((spec for spec in self if spec.agent is agent), None)
+
+    # The tools are imported upward, so not at module level.
+
+    def get_delegate_tools(self) -> list[Any]:
+        """Return a ``delegate_to_<name>`` tool for each agent."""
+        from ..engine.delegate import DelegateTool
+
+        return [DelegateTool(spec) for spec in self]
+
+    def get_handoff_tools(self) -> list[Any]:
+        """Return a ``transfer_to_<name>`` tool for each agent."""
+        from ..engine._handoff import TransferTool
+
+        return [TransferTool(spec) for spec in self]
+
+    def get_fanout_tool(self) -> Any:
+        """Return the tool that gives tasks to several agents."""
+        from ..engine._fanout import FanoutTool
+
+        return FanoutTool(self)
 
     def __contains__(self, name: object) -> bool:
         return name in self._specs

@@ -7,17 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ._contract import (
-    ContractError,
-    FieldCheck,
-    Record,
-    check_fields,
-    exact_values,
-    is_count,
-    is_flag,
-    one_of,
-    or_none,
-)
+from ._contract import ContractError, FieldCheck, Record
+from ._contract import check_fields, exact_values, is_a, is_count, one_of, or_none
 
 __all__ = ["ARTIFACT_REF_SCHEMA_VERSION", "ArtifactContractError", "ArtifactRef"]
 
@@ -70,22 +61,20 @@ class ArtifactRef(Record):
     @classmethod
     def from_dict(cls, value: Any) -> ArtifactRef:
         """Reads a mapping with exactly the 11 keys; raises ArtifactContractError."""
+        code = "invalid_artifact_reference"
         if not isinstance(value, Mapping):
-            kind = type(value).__qualname__
-            raise ArtifactContractError(
-                "invalid_artifact_reference", f"expected a mapping, got {kind}"
-            )
+            raise ArtifactContractError(code, f"expected a mapping, got {type(value).__qualname__}")
         if value.get("schema_version") != ARTIFACT_REF_SCHEMA_VERSION:
             raise ArtifactContractError(
-                "unsupported_artifact_schema",
-                f"schema_version must be {ARTIFACT_REF_SCHEMA_VERSION}",
+                _VERSION_CHECK[0], f"schema_version must be {_VERSION_CHECK[3]}"
             )
         try:
-            values = exact_values(value, cls.__dataclass_fields__)
+            return cls(**exact_values(value, cls.__dataclass_fields__))
+        except ArtifactContractError:
+            raise
         except ValueError as error:
             what = f"expected exactly the 11 keys of the contract, {error}"
-            raise ArtifactContractError("invalid_artifact_reference", what) from None
-        return cls(**values)
+            raise ArtifactContractError(code, what) from None
 
 
 def _matches(pattern: str) -> Callable[[Any], bool]:
@@ -94,56 +83,37 @@ def _matches(pattern: str) -> Callable[[Any], bool]:
 
 def _is_summary(value: Any) -> bool:
     # A lone surrogate has no UTF-8 form, so no JSON file could hold it.
-    return (
-        isinstance(value, str)
-        and bool(value.strip())
-        and len(value) <= _SUMMARY_LIMIT
-        and not re.search("[\ud800-\udfff]", value)
-    )
+    fits = isinstance(value, str) and bool(value.strip()) and len(value) <= _SUMMARY_LIMIT
+    return fits and not re.search("[\ud800-\udfff]", value)
 
 
 _is_digest = _matches(r"[0-9a-f]{64}")
 _SENSITIVITIES = ("public", "internal", "confidential", "restricted")
+_VERSION_CHECK: FieldCheck = (
+    "unsupported_artifact_schema",
+    "schema_version",
+    one_of(ARTIFACT_REF_SCHEMA_VERSION),
+    ARTIFACT_REF_SCHEMA_VERSION,
+)
+_REFERENCE, _DIGEST = "invalid_artifact_reference", "invalid_artifact_digest"
+_NAME_WORDS = "a letter or digit, then letters, digits or . _ : @ + -, at most 256"
+_SUMMARY_WORDS = f"None or text that is not blank, at most {_SUMMARY_LIMIT} characters"
+_is_name = _matches(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,255}")
 
 # In the order in which a reference is judged: the first broken row gives the code.
 _CHECKS: tuple[FieldCheck, ...] = (
-    (
-        "unsupported_artifact_schema",
-        "schema_version",
-        one_of((ARTIFACT_REF_SCHEMA_VERSION,)),
-        ARTIFACT_REF_SCHEMA_VERSION,
-    ),
-    (
-        "invalid_artifact_reference",
-        "artifact_id resolver_key encoding",
-        _matches(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,255}"),
-        "a letter or digit, then letters, digits or . _ : @ + -, at most 256",
-    ),
-    (
-        "invalid_artifact_reference",
-        "media_type",
-        _matches(rf"{_MEDIA_WORD}/{_MEDIA_WORD}"),
-        "type/subtype",
-    ),
-    ("invalid_artifact_reference", "required", is_flag, "a bool"),
-    ("invalid_artifact_digest", "sha256", _is_digest, "64 lower-case hex digits"),
-    (
-        "invalid_artifact_digest",
-        "provenance_digest",
-        or_none(_is_digest),
-        "None or 64 lower-case hex digits",
-    ),
+    _VERSION_CHECK,
+    (_REFERENCE, "artifact_id resolver_key encoding", _is_name, _NAME_WORDS),
+    (_REFERENCE, "media_type", _matches(rf"{_MEDIA_WORD}/{_MEDIA_WORD}"), "type/subtype"),
+    (_REFERENCE, "required", is_a(bool), "a bool"),
+    (_DIGEST, "sha256", _is_digest, "64 lower-case hex digits"),
+    (_DIGEST, "provenance_digest", or_none(_is_digest), "None or 64 lower-case hex digits"),
     ("invalid_artifact_size", "byte_length", is_count, "an int >= 0"),
     (
         "invalid_artifact_sensitivity",
         "sensitivity",
-        one_of(_SENSITIVITIES),
+        one_of(*_SENSITIVITIES),
         "public, internal, confidential or restricted",
     ),
-    (
-        "unsafe_model_projection",
-        "model_summary",
-        or_none(_is_summary),
-        f"None or text that is not blank, at most {_SUMMARY_LIMIT} characters",
-    ),
+    ("unsafe_model_projection", "model_summary", or_none(_is_summary), _SUMMARY_WORDS),
 )

@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ._contract import Record
 from .action import Action
 
 __all__ = ["Decision"]
 
+ActionT = TypeVar("ActionT")
 _MODES = ("act", "final", "wait", "branch", "handoff")
 _Meta = dict[str, Any] | None
 
 
 @dataclass
-class Decision(Record):
-    """One step's choice; make it with the factory of its mode."""
+class Decision(Record, Generic[ActionT]):
+    """One step's choice; make it with the factory of its mode.
+
+    An action may be a mapping, which :meth:`Action.from_dict` reads.
+    """
 
     mode: str
-    actions: list[Action] = field(default_factory=list)
+    actions: list[Any] = field(default_factory=list)
     final_answer: Any = None
     rationale: str | None = None
     meta: dict[str, Any] = field(default_factory=dict)
-    candidates: list[Decision] = field(default_factory=list)
+    candidates: list[Decision[Any]] = field(default_factory=list)
     target: str | None = None
     """Registry name of the agent that a handoff goes to."""
 
+    def __post_init__(self) -> None:
+        self.actions = [Action.from_dict(a) if isinstance(a, Mapping) else a for a in self.actions]
+
     @classmethod
-    def act(cls, actions: Any, rationale: str | None = None, meta: _Meta = None) -> Decision:
+    def act(cls, actions: Any, rationale: str | None = None, meta: _Meta = None) -> Decision[Any]:
         """Call tools: a list of actions, or a single one."""
         actions = list(actions) if isinstance(actions, (list, tuple)) else [actions]
         return cls("act", actions=actions, rationale=rationale, meta=meta or {})
@@ -36,25 +44,26 @@ class Decision(Record):
     @classmethod
     def final(
         cls, answer: Any = None, rationale: str | None = None, meta: _Meta = None
-    ) -> Decision:
+    ) -> Decision[Any]:
         """End the run with an answer."""
         return cls("final", final_answer=answer, rationale=rationale, meta=meta or {})
 
     @classmethod
-    def wait(cls, rationale: str | None = None, meta: _Meta = None) -> Decision:
+    def wait(cls, rationale: str | None = None, meta: _Meta = None) -> Decision[Any]:
         """Do nothing in this step."""
         return cls("wait", rationale=rationale, meta=meta or {})
 
     @classmethod
     def branch(
-        cls, candidates: list[Decision], rationale: str | None = None, meta: _Meta = None
-    ) -> Decision:
-        """Offer several decisions; the engine takes the first."""
-        offered = list(candidates)
-        return cls("branch", candidates=offered, rationale=rationale, meta=meta or {})
+        cls, candidates: list[Any], rationale: str | None = None, meta: _Meta = None
+    ) -> Decision[Any]:
+        """Offer several decisions; the engine takes the first, or its search picks."""
+        return cls("branch", candidates=list(candidates), rationale=rationale, meta=meta or {})
 
     @classmethod
-    def handoff(cls, target: str, rationale: str | None = None, meta: _Meta = None) -> Decision:
+    def handoff(
+        cls, target: str, rationale: str | None = None, meta: _Meta = None
+    ) -> Decision[Any]:
         """Give the run to the agent registered under a name."""
         return cls("handoff", target=target, rationale=rationale, meta=meta or {})
 
@@ -62,12 +71,13 @@ class Decision(Record):
         """Raise ``ValueError`` naming what the mode lacks."""
         if self.mode not in _MODES:
             raise ValueError(f"unknown decision mode {self.mode!r}; known: {', '.join(_MODES)}")
-        if self.mode == "act" and not self.actions:
-            raise ValueError("a decision to act needs at least one action")
         for action in self.actions:
             if not isinstance(action, Action):
                 raise ValueError(f"expected an Action, got {type(action).__name__}")
-        if self.mode == "branch" and not self.candidates:
-            raise ValueError("a decision to branch needs at least one candidate")
-        if self.mode == "handoff" and not self.target:
-            raise ValueError("a decision to hand off needs the name of an agent")
+        for mode, has, lacks in (
+            ("act", self.actions, "to act needs at least one action"),
+            ("branch", self.candidates, "to branch needs at least one candidate"),
+            ("handoff", self.target, "to hand off needs the name of an agent"),
+        ):
+            if self.mode == mode and not has:
+                raise ValueError(f"a decision {lacks}")

@@ -9,7 +9,7 @@ from typing import Any
 from ._contract import Record
 from .errors import ErrorCategory, QitosRuntimeError
 
-__all__ = ["Env", "EnvCapabilityError", "EnvObservation", "EnvStepResult"]
+__all__ = ["Env", "EnvCapabilityError", "EnvObservation", "EnvSpec", "EnvStepResult"]
 
 
 class EnvCapabilityError(QitosRuntimeError):
@@ -19,11 +19,21 @@ class EnvCapabilityError(QitosRuntimeError):
     """
 
     def __init__(self, env_name: str, group: str) -> None:
-        super().__init__(
-            f"environment {env_name!r} offers no {group!r} operations", ErrorCategory.ENV
-        )
-        self.env_name = env_name
-        self.group = group
+        text = f"environment {env_name!r} offers no {group!r} operations"
+        super().__init__(text, ErrorCategory.ENV)
+        self.env_name, self.group = env_name, group
+
+
+@dataclass
+class EnvSpec(Record):
+    """The environment that a task asks for."""
+
+    type: str
+    config: dict[str, Any] = field(default_factory=dict)
+    required_tools: list[str] = field(default_factory=list)
+    capabilities: list[str] = field(default_factory=list)
+    """Groups of operations that it must have."""
+    metadata: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass

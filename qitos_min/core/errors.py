@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
-__all__ = ["ErrorCategory", "QitosRuntimeError", "RuntimeErrorInfo", "StopReason"]
+__all__ = [
+    "ErrorCategory",
+    "ModelExecutionError",
+    "ParseExecutionError",
+    "QitosRuntimeError",
+    "RuntimeErrorInfo",
+    "StateExecutionError",
+    "StopReason",
+    "SystemExecutionError",
+    "ToolExecutionError",
+    "classify_exception",
+]
 
 
 class ErrorCategory(str, Enum):
@@ -47,32 +59,76 @@ class RuntimeErrorInfo:
     """One recorded failure: what failed, where in the run, and its words."""
 
     category: ErrorCategory
+    message: str
     phase: str
     step_id: int
-    type: str
+    recoverable: bool = False
+    """Whether another try may succeed."""
+    details: dict[str, Any] = field(default_factory=dict)
+    type: str = ""
     """Name of the exception's class."""
-    message: str
     traceback: str = ""
     """The last 20 frames as text."""
 
     def to_dict(self) -> dict[str, object]:
-        """The six fields as plain values, in this order."""
-        return {
-            "category": self.category.value,
-            "phase": self.phase,
-            "step_id": self.step_id,
-            "type": self.type,
-            "message": self.message,
-            "traceback": self.traceback,
-        }
+        """What a result's ``failure`` holds, as plain values in this order."""
+        names = ("phase", "step_id", "type", "message", "traceback")
+        return {"category": self.category.value, **{n: getattr(self, n) for n in names}}
 
 
 class QitosRuntimeError(Exception):
-    """A failure of the run itself, with the category it is recorded under."""
+    """A failure of the run itself, with the category it is recorded under.
+
+    Takes a text and a category, or a ``RuntimeErrorInfo``, which stays as ``info``.
+    """
 
     def __init__(
-        self, message: str, category: ErrorCategory = ErrorCategory.SYSTEM
+        self, message: str | RuntimeErrorInfo, category: ErrorCategory = ErrorCategory.SYSTEM
     ) -> None:
+        if isinstance(message, RuntimeErrorInfo):
+            self.info: RuntimeErrorInfo | None = message
+            message, category = message.message, message.category
+        else:
+            self.info = None
         super().__init__(message)
         self.message = message
         self.category = category
+
+
+class ModelExecutionError(QitosRuntimeError):
+    """The model failed."""
+
+
+class ParseExecutionError(QitosRuntimeError):
+    """What the model said could not be read."""
+
+
+class ToolExecutionError(QitosRuntimeError):
+    """A tool failed, or its call was refused."""
+
+
+class StateExecutionError(QitosRuntimeError):
+    """The state could not be made or changed."""
+
+
+class SystemExecutionError(QitosRuntimeError):
+    """The runtime itself failed."""
+
+
+def classify_exception(exc: Exception, phase: str, step_id: int) -> RuntimeErrorInfo:
+    """What an exception of a phase means for the run.
+
+    An exception that carries its info or category keeps them. In a phase of the model
+    a timeout or a lost connection is the model's and recoverable; in ``act`` it is the
+    tool's and recoverable; anything else is the system's.
+    """
+    info, category = getattr(exc, "info", None), getattr(exc, "category", None)
+    if isinstance(info, RuntimeErrorInfo):
+        return info
+    if not isinstance(category, ErrorCategory):
+        lost = isinstance(exc, (TimeoutError, ConnectionError))
+        model = lost and phase.lower() in ("decide", "model", "model_call", "propose")
+        other = ErrorCategory.TOOL if phase.lower() == "act" else ErrorCategory.SYSTEM
+        category = ErrorCategory.MODEL if model else other
+    again = category in (ErrorCategory.MODEL, ErrorCategory.PARSE, ErrorCategory.TOOL)
+    return RuntimeErrorInfo(category, str(exc), phase, step_id, again, {}, type(exc).__name__)

@@ -30,21 +30,10 @@ def function_tool(
     attribute of the tool's ``meta``. Raises ``ValueError`` or ``TypeError`` for a
     value that a field refuses.
     """
-    fields = {key for key in extra_meta if key in ToolMeta.__dataclass_fields__}
-    meta = ToolMeta(
-        name=name,
-        description=description,
-        timeout_s=timeout_s,
-        max_retries=max_retries,
-        retry_policy=retry_policy,
-        on_failure=on_failure,
-        read_only=read_only,
-        concurrency_safe=concurrency_safe,
-        needs_approval=needs_approval,
-        **{key: extra_meta[key] for key in fields},
-    )
-    for key in extra_meta.keys() - fields:
-        setattr(meta, key, extra_meta[key])
+    given = {**locals(), **extra_meta}
+    known = {name: given[name] for name in ToolMeta.__dataclass_fields__ if name in given}
+    meta = ToolMeta(**known)
+    vars(meta).update({name: extra_meta[name] for name in extra_meta if name not in known})
     if func is None:
         return lambda wrapped: FunctionTool(wrapped, meta)
     return FunctionTool(func, meta)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["History", "HistoryMessage"]
+from ._contract import Record
+
+__all__ = ["History", "HistoryMessage", "HistoryPolicy", "MessageLog"]
 
 
 @dataclass
-class HistoryMessage:
+class HistoryMessage(Record):
     """One message; messages of the same step are one round."""
 
     role: str
@@ -18,30 +21,66 @@ class HistoryMessage:
     step_id: int = 0
     metadata: dict[str, Any] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The four fields."""
-        return {
-            "role": self.role,
-            "content": self.content,
-            "step_id": self.step_id,
-            "metadata": dict(self.metadata),
-        }
+
+@dataclass
+class HistoryPolicy:
+    """Which messages a model is sent again."""
+
+    roles: list[str] = field(default_factory=lambda: ["user", "assistant"])
+    max_messages: int = 24
+    step_window: int | None = None
+    """Only messages of so many last steps."""
+    max_tokens: int | None = None
+
+    def build_query(self, step_id: int, **kwargs: Any) -> dict[str, Any]:
+        """The query for ``History.retrieve`` at a step."""
+        query: dict[str, Any] = {"roles": list(self.roles), "max_items": self.max_messages}
+        if self.step_window is not None:
+            query["step_min"] = max(0, step_id - self.step_window + 1)
+        if self.max_tokens is not None:
+            query["max_tokens"] = self.max_tokens
+        return {**query, **kwargs}
 
 
-class History:
-    """Messages in memory, in order; a subclass may keep them elsewhere."""
+class MessageLog:
+    """Messages or records in memory, in order; a subclass may keep them elsewhere."""
 
     def __init__(self) -> None:
-        self._messages: list[HistoryMessage] = []
+        self._messages: list[Any] = []
 
-    def append(self, message: HistoryMessage) -> None:
-        """Add one message at the end."""
+    def append(self, message: Any) -> None:
+        """Add one at the end."""
         self._messages.append(message)
 
-    def retrieve(self) -> list[HistoryMessage]:
-        """Return the messages, oldest first, in a new list."""
-        return list(self._messages)
+    def retrieve(
+        self, query: Mapping[str, Any] | None = None, state: Any = None, observation: Any = None
+    ) -> list[Any]:
+        """Those that a query asks for, oldest first, in a new list; all without one.
 
-    def reset(self) -> None:
-        """Forget every message."""
+        Keys of a query: ``roles`` (a list), ``step_min``, ``max_items`` (the last ones).
+        """
+        query = query or {}
+        roles, first, most = (query.get(k) for k in ("roles", "step_min", "max_items"))
+        found = [
+            message
+            for message in self._messages
+            if (not roles or message.role in roles) and (first is None or message.step_id >= first)
+        ]
+        return found if most is None else found[max(0, len(found) - most) :]
+
+    def summarize(self, max_items: int = 5) -> str:
+        """The last ones as text, a line each."""
+        last = self.retrieve({"max_items": max_items})
+        return "\n".join(f"[{item.step_id}] {item.role}: {item.content}" for item in last)
+
+    def evict(self) -> int:
+        """Drop what is too much, and say how many were; here nothing is."""
+        return 0
+
+    def reset(self, run_id: str | None = None) -> None:
+        """Forget everything, for a new run."""
         self._messages.clear()
+
+
+class History(MessageLog):
+    """The messages of a conversation."""

@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 __all__ = ["Observation"]
 
-Observation = dict[str, Any]
-"""Keys: task, step, state (a snapshot as a dict), env, action_results (those of
-the last step); for ``reduce`` also decision, and the results of this step."""
+
+class Observation(dict[str, Any]):
+    """A dict whose keys are attributes too.
+
+    Keys: task, step, state (a snapshot as a dict), env, action_results (those of the
+    last step); for ``reduce`` also decision, and the results of this step. The values
+    under ``action_results`` are what the tools returned; the attribute of that name has
+    the whole ``ToolResult`` of each.
+    """
+
+    def __init__(
+        self, values: Mapping[str, Any] | None = None, *, results: Iterable[Any] = ()
+    ) -> None:
+        super().__init__(values or {})
+        vars(self)["_results"] = list(results)
+
+    @property
+    def action_results(self) -> list[Any]:
+        """The ``ToolResult`` of each call, in the order of the actions."""
+        return vars(self)["_results"] or list(self.get("action_results") or ())
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"the observation has no {name!r}") from None

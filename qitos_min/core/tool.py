@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
 from ._contract import Record
-from ._introspect import documented, parse_docstring
-from ._limits import check_count, check_timeout, is_number
+from ._introspect import docstring_parts, documented
+from ._limits import check_count, check_seconds, check_timeout
 from .tool_schema import CallSignature
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "ToolPermission",
     "ToolPermissionSpec",
     "ToolSpec",
+    "build_tool_spec",
     "get_tool_meta",
     "tool",
 ]
@@ -58,31 +60,19 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         check_count(self.max_attempts, "max_attempts", least=1)
-        for name in ("backoff_factor", "max_backoff"):
-            value = getattr(self, name)
-            if not is_number(value):
-                raise ValueError(f"{name} must be a number of seconds, got {value!r}")
-            if not 0 <= value < float("inf"):
-                raise ValueError(f"{name} must be finite and >= 0, got {value!r}")
+        check_seconds(self.backoff_factor, "backoff_factor")
+        check_seconds(self.max_backoff, "max_backoff")
         kinds = self.retryable_exceptions
         kinds = tuple(kinds) if isinstance(kinds, (list, set, tuple)) else (kinds,)
         for kind in kinds:
             if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-                raise TypeError(
-                    f"retryable_exceptions must contain exception types, got {kind!r}"
-                )
+                raise TypeError(f"retryable_exceptions must contain exception types, got {kind!r}")
         self.retryable_exceptions = kinds
 
     def delay(self, attempt: int) -> float:
         """Seconds to wait after the failed attempt of this number, counted from 1."""
-        doubled = self.backoff_factor * 2.0 ** min(attempt - 1, 60)
-        wait = min(doubled, self.max_backoff)
-        if not self.jitter:
-            return wait
-        # Costly to import, and only a call that fails needs it.
-        import random
-
-        return wait * random.uniform(0.5, 1.0)
+        wait = min(self.backoff_factor * 2.0 ** min(attempt - 1, 60), self.max_backoff)
+        return wait * random.uniform(0.5, 1.0) if self.jitter else wait
 
 
 @dataclass(kw_only=True)
@@ -129,12 +119,7 @@ class _ToolTraits:
             kind = type(self.permissions).__qualname__
             raise TypeError(f"permissions must be a ToolPermission, got {kind}")
         if isinstance(self.required_ops, str):
-            raise TypeError(
-                f"required_ops must be a list of texts, got {self.required_ops!r}"
-            )
-
-
-_TRAITS = tuple(item.name for item in fields(_ToolTraits))
+            raise TypeError(f"required_ops must be a list of texts, got {self.required_ops!r}")
 
 
 @dataclass
@@ -158,11 +143,10 @@ class ToolSpec(_ToolTraits):
     @classmethod
     def from_attributes(cls, source: Any, doc: str | None) -> ToolSpec:
         """The spec that attributes spell out; ``doc`` stands in for a description."""
-        names = (*_TRAITS, "name", "description", "parameters", "required")
-        found = {name: getattr(source, name, None) for name in names}
+        found = {item.name: getattr(source, item.name, None) for item in fields(cls)}
         given = {name: value for name, value in found.items() if value is not None}
         if not given.get("description"):
-            given["description"], _ = parse_docstring(doc)
+            given["description"], _ = docstring_parts(doc)
         return cls(**{"name": "", **given})
 
     def arguments_schema(self) -> dict[str, Any]:
@@ -207,22 +191,15 @@ class ToolPermissionSpec(Record):
 
         Raises ``ValueError`` for a missing name, ``TypeError`` for what is no mapping.
         """
-        if not isinstance(payload, Mapping):
-            kind = type(payload).__qualname__
-            raise TypeError(f"a tool permission must be a mapping, got {kind}")
-        name, given = payload.get("name"), payload.get("permissions") or {}
-        if not isinstance(name, str):
-            raise ValueError(f"a tool permission needs a text 'name', got {name!r}")
-        if not isinstance(given, Mapping):
-            kind = type(given).__qualname__
-            raise TypeError(f"permissions must be a mapping, got {kind}")
-        known = {
-            n: v for n, v in payload.items() if n in cls.__dataclass_fields__ and v
-        }
-        flags = {
-            item.name: bool(given.get(item.name)) for item in fields(ToolPermission)
-        }
-        return cls(**{"name": name, **known, "permissions": ToolPermission(**flags)})
+        given = payload.get("permissions") or {} if isinstance(payload, Mapping) else {}
+        for what, value in (("a tool permission", payload), ("permissions", given)):
+            if not isinstance(value, Mapping):
+                raise TypeError(f"{what} must be a mapping, got {type(value).__qualname__}")
+        if not isinstance(payload.get("name"), str):
+            raise ValueError(f"a tool permission needs a text 'name', got {payload.get('name')!r}")
+        known = {n: v for n, v in payload.items() if n in cls.__dataclass_fields__ and v}
+        flags = {item.name: bool(given.get(item.name)) for item in fields(ToolPermission)}
+        return cls(**{**known, "name": payload["name"], "permissions": ToolPermission(**flags)})
 
 
 class BaseTool:
@@ -241,16 +218,14 @@ class BaseTool:
 
     def __init__(self, spec: ToolSpec | None = None) -> None:
         if spec is not None:
-            self.spec = spec
             # Not by assignment: a subclass may have made them read-only properties.
-            vars(self).update(name=spec.name, description=spec.description)
+            vars(self).update(spec=spec, name=spec.name, description=spec.description)
 
     @cached_property
     def spec(self) -> ToolSpec:
         """What the runtime knows about this tool."""
         spec = ToolSpec.from_attributes(self, type(self).__doc__)
-        declared = spec.parameters or spec.input_schema is not None
-        if self._signature is not None and not declared:
+        if self._signature and not spec.parameters and spec.input_schema is None:
             spec.input_schema = self._signature.schema
         return spec
 
@@ -259,8 +234,7 @@ class BaseTool:
         """How the arguments of ``run`` are read, if that is what this tool defines."""
         if type(self).run is BaseTool.run:
             return None
-        schemas = (getattr(self, name, None) for name in ("parameters", "input_schema"))
-        own = any(schema is not None for schema in schemas)
+        own = any(getattr(self, n, None) is not None for n in ("parameters", "input_schema"))
         return CallSignature.of(self.run, tool=self.name, described=own)
 
     def validate_input(
@@ -269,18 +243,20 @@ class BaseTool:
         """A text that says what is wrong with the arguments, or None."""
         return None
 
-    def execute(
-        self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
-    ) -> Any:
+    def execute(self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None) -> Any:
         """Do the work; what is returned becomes the output of a ``ToolResult``."""
         if self._signature is None:
-            kind = type(self).__qualname__
-            raise NotImplementedError(f"{kind} must define execute()")
-        return _call_function(self.run, self._signature, args, runtime_context)
+            raise NotImplementedError(f"{type(self).__qualname__} must define execute()")
+        return _call_function(self.run, self._signature, args, runtime_context or {})
 
     def run(self, **args: Any) -> Any:
         """The older way to call a tool: the arguments by name."""
         return self.execute(args)
+
+
+def build_tool_spec(func: Callable[..., Any], meta: ToolMeta | None = None) -> ToolSpec:
+    """The spec of a function as a tool: what ``meta`` leaves open comes from its signature."""
+    return FunctionTool(func, meta).spec
 
 
 class FunctionTool(BaseTool):
@@ -288,18 +264,16 @@ class FunctionTool(BaseTool):
 
     def __init__(self, func: Callable[..., Any], meta: ToolMeta | None = None) -> None:
         if not callable(func):
-            kind = type(func).__qualname__
-            raise TypeError(f"a function tool needs a callable, got {kind}")
+            raise TypeError(f"a function tool needs a callable, got {type(func).__qualname__}")
         self.func = func
         self.meta = meta or get_tool_meta(func) or ToolMeta()
-        own, tool = self.meta.input_schema, self.meta.name or ""
-        self._signature = CallSignature.of(func, tool=tool, described=own is not None)
+        own, name = self.meta.input_schema, self.meta.name
+        self._signature = CallSignature.of(func, tool=name or "", described=own is not None)
         given = {item.name: getattr(self.meta, item.name) for item in fields(ToolMeta)}
         given["input_schema"] = schema = own or self._signature.schema
-        if given["name"] is None:
-            given["name"] = getattr(func, "__name__", "")
+        given["name"] = getattr(func, "__name__", "") if name is None else name
         if given["description"] is None:
-            given["description"], _ = parse_docstring(documented(func).__doc__)
+            given["description"], _ = docstring_parts(documented(func).__doc__)
         properties, required = schema.get("properties", {}), schema.get("required", [])
         super().__init__(ToolSpec(parameters=properties, required=required, **given))
 
@@ -311,23 +285,20 @@ class FunctionTool(BaseTool):
             return self
         return FunctionTool(self.func.__get__(instance, owner), self.meta)
 
-    def execute(
-        self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
-    ) -> Any:
+    def execute(self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None) -> Any:
         """Call the function; the runtime's own parameters come from the context."""
-        return _call_function(self.func, self._signature, args, runtime_context)
+        return _call_function(self.func, self._signature, args, runtime_context or {})
 
 
 def _call_function(
     func: Callable[..., Any],
     signature: CallSignature,
     args: Mapping[str, Any],
-    context: Mapping[str, Any] | None,
+    context: Mapping[str, Any],
 ) -> Any:
-    """Call a function with JSON arguments and what the runtime injects."""
     injected = {}
     for name in signature.injected:
-        value = _injected(name, context or {})
+        value = _injected(name, context)
         if value is not None or name in signature.unset:
             injected[name] = value
     first, named = signature.bind(args, injected)
@@ -335,17 +306,13 @@ def _call_function(
 
 
 def _injected(name: str, context: Mapping[str, Any]) -> Any:
-    if name == "runtime_context":
-        return dict(context)
-    if name == "ops":
-        return context.get("ops") or {}
+    offered = context.get("ops") or {}
+    if name in ("runtime_context", "ops"):
+        return dict(context) if name == "runtime_context" else offered
     if name in context or name not in _OPS_GROUPS:
         return context.get(name)
     group, env = _OPS_GROUPS[name], context.get("env")
-    offered = context.get("ops") or {}
-    if group in offered or env is None:
-        return offered.get(group)
-    return env.get_ops(group)
+    return offered.get(group) if group in offered or env is None else env.get_ops(group)
 
 
 def get_tool_meta(func: Any) -> ToolMeta | None:
@@ -354,9 +321,7 @@ def get_tool_meta(func: Any) -> ToolMeta | None:
 
 
 def tool(
-    name: str | Callable[..., Any] | None = None,
-    description: str | None = None,
-    **meta: Any,
+    name: str | Callable[..., Any] | None = None, description: str | None = None, **meta: Any
 ) -> Any:
     """Mark a function as a tool; the function itself stays as it is.
 

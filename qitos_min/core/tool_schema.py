@@ -8,27 +8,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ._introspect import documented, parameters, parse_docstring, resolved_hints
+from ._introspect import docstring_parts, documented, parameters, parse_docstring, resolved_hints
 from ._json_schema import Fault
 from ._kinds import Form, Misfit, with_default
 from ._typed import form_of
 
-__all__ = [
-    "CallSignature",
-    "function_schema",
-    "parse_docstring",
-    "type_to_json_schema",
-]
+__all__ = ["CallSignature", "function_schema", "parse_docstring", "type_to_json_schema"]
 
 _EMPTY = inspect.Parameter.empty
 # Parameters that the runtime fills, and whether what it passes is a mapping.
-_INJECTED = {
-    "runtime_context": True,
-    "ops": True,
-    "env": False,
-    "file_ops": False,
-    "process_ops": False,
-}
+_INJECTED = dict(runtime_context=True, ops=True, env=False, file_ops=False, process_ops=False)
 
 
 def type_to_json_schema(annotation: Any) -> dict[str, Any]:
@@ -45,8 +34,6 @@ class CallSignature:
 
     schema: dict[str, Any]
     """JSON schema of the arguments that a caller fills."""
-    accepted: dict[str, Any]
-    """The same with the further forms that some types take, a number for a Decimal."""
     injected: tuple[str, ...]
     """Parameters that the runtime fills."""
     unset: frozenset[str]
@@ -68,9 +55,9 @@ class CallSignature:
         caller can send; not if the tool is ``described`` by a schema of its own.
         """
         hints = resolved_hints(documented(func))
-        _, notes = parse_docstring(documented(func).__doc__)
+        _, notes = docstring_parts(documented(func).__doc__)
         forms: dict[str, Form] = {}
-        defaults, injected, positional = {}, {}, {}
+        properties, required, injected, positional = {}, [], {}, {}
         further = None
         for item in parameters(func):
             form = form_of(hints.get(item.name, Any))
@@ -84,7 +71,10 @@ class CallSignature:
             if _is_injected(item, form.schema or {}):
                 injected[item.name] = item.default
             elif form.schema is not None:
-                forms[item.name], defaults[item.name] = form, item.default
+                forms[item.name] = form
+                note = {"description": notes[item.name]} if item.name in notes else {}
+                properties[item.name] = {**note, **with_default(form.schema, item.default)}
+                required += [item.name] if item.default is _EMPTY else []
             elif item.default is _EMPTY and not described:
                 name = tool or getattr(func, "__name__", type(func).__name__)
                 raise ValueError(
@@ -92,17 +82,10 @@ class CallSignature:
                     f"{item.name!r} takes a function, which JSON cannot hold; give it "
                     "a default, then it is left out of the schema"
                 )
-
         unset = frozenset(n for n, default in injected.items() if default is _EMPTY)
-        return cls(
-            _schema("schema", forms, defaults, notes, further),
-            _schema("accepted", forms, defaults, notes, further),
-            tuple(injected),
-            unset,
-            positional,
-            forms,
-            further,
-        )
+        rest = {} if further is None else {"additionalProperties": further.schema or True}
+        schema = {"type": "object", "properties": properties, "required": required, **rest}
+        return cls(schema, tuple(injected), unset, positional, forms, further)
 
     def misfit(self, args: Mapping[str, Any]) -> Fault | None:
         """The first argument that its type cannot take."""
@@ -139,43 +122,25 @@ class CallSignature:
 
 
 def function_schema(func: Callable[..., Any]) -> dict[str, Any]:
-    """The JSON schema of the arguments that a caller of ``func`` fills.
+    """What a caller of ``func`` fills: ``parameters``, ``required``, ``descriptions``.
 
+    ``parameters`` has the JSON schema of each by name, with its description and default.
     Raises ``ValueError`` for a callable without a readable signature, or with a
     parameter without default that takes a function.
     """
-    return CallSignature.of(func).schema
-
-
-def _schema(
-    pick: str,
-    forms: dict[str, Form],
-    defaults: dict[str, Any],
-    notes: dict[str, str],
-    further: Form | None,
-) -> dict[str, Any]:
-    properties = {}
-    for name, form in forms.items():
-        note = {"description": notes[name]} if name in notes else {}
-        properties[name] = {**note, **with_default(getattr(form, pick), defaults[name])}
-    required = [name for name, default in defaults.items() if default is _EMPTY]
-    rest = (
-        {}
-        if further is None
-        else {"additionalProperties": getattr(further, pick) or True}
-    )
-    return {"type": "object", "properties": properties, "required": required, **rest}
+    schema = CallSignature.of(func).schema
+    parts = schema["properties"]
+    notes = {name: part["description"] for name, part in parts.items() if "description" in part}
+    return {"parameters": parts, "required": schema["required"], "descriptions": notes}
 
 
 def _is_injected(item: inspect.Parameter, schema: dict[str, Any]) -> bool:
     """Whether the runtime fills a parameter: by name, unless its type is plain data."""
     if item.name not in _INJECTED:
         return False
-    mapping, default = _INJECTED[item.name], item.default
-    empty = isinstance(default, dict) and not default
-    if not (default is _EMPTY or default is None or empty):
+    if not (item.default is _EMPTY or item.default is None or item.default == {}):
         return False
     members = [m for m in schema.get("anyOf", [schema]) if m != {"type": "null"}]
-    if mapping and len(members) == 1 and members[0].get("type") == "object":
+    if _INJECTED[item.name] and len(members) == 1 and members[0].get("type") == "object":
         return "properties" not in members[0]
     return not schema

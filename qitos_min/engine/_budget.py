@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +24,6 @@ class Budgeted(Recording):
         self.budget = effective_budget(engine.budget, task)
         self.parent: Budgeted | None = engine.parent
         """The run that delegated this one."""
-        self.started = time.monotonic()
         self._tokens, self._purse = 0, threading.Lock()
 
     def exhausted(self) -> StopReason | None:
@@ -45,7 +43,7 @@ class Budgeted(Recording):
             (StopReason.BUDGET_STEPS, steps, self.seat.last_step),
             (StopReason.MAX_STEPS, steps, own_limit(self.state)),
             (StopReason.BUDGET_TIME, self.elapsed(), budget.max_runtime_seconds),
-            (StopReason.BUDGET_TOKENS, self.total_tokens, budget.max_tokens),
+            (StopReason.BUDGET_TOKENS, self._tokens, budget.max_tokens),
         )
 
     def left(self, *reasons: StopReason) -> float | None:
@@ -65,36 +63,25 @@ class Budgeted(Recording):
 
     def time_left(self) -> float | None:
         """Seconds until the run's time is used up; None without a limit."""
-        most = self.budget.max_runtime_seconds
-        return None if most is None else most - self.elapsed()
+        return self.left(StopReason.BUDGET_TIME)
 
     @property
     def total_tokens(self) -> int:
         """Tokens that this run used, its delegates' included as they use them."""
         return self._tokens
 
-    @total_tokens.setter
-    def total_tokens(self, value: int) -> None:
-        self._charge(value - self._tokens)
-
-    def _charge(self, tokens: int) -> None:
+    def charge(self, tokens: int) -> None:
+        """Count tokens that were used, here and in the runs around this one."""
         with self._purse:  # Delegates may run side by side.
             self._tokens += tokens
         if self.parent is not None:
-            self.parent._charge(tokens)
-
-    def elapsed(self) -> float:
-        """Seconds since the run began."""
-        return time.monotonic() - self.started
+            self.parent.charge(tokens)
 
 
 def effective_budget(budget: RuntimeBudget, task: str | Task) -> RuntimeBudget:
     """The engine's budget with what a task overrides, in a copy."""
     own = task.budget if isinstance(task, Task) else None
-    if not isinstance(own, TaskBudget):
-        return replace(budget)
-    names = ("max_steps", "max_runtime_seconds", "max_tokens")
-    given = {name: getattr(own, name) for name in names}
+    given = vars(own) if isinstance(own, TaskBudget) else {}
     return replace(budget, **{k: v for k, v in given.items() if v is not None})
 
 

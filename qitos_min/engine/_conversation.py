@@ -25,16 +25,10 @@ _NOT_IN_NAMES = re.compile("[^a-zA-Z0-9_-]")
 
 def recorded_calls(actions: Iterable[Action]) -> list[dict[str, Any]]:
     """Actions as the ``tool_calls`` of a message, in the chat API's form."""
+    named = [(a.action_id, a.name.replace(".", "__dot__"), dumps(a.args)) for a in actions]
     return [
-        {
-            "id": action.action_id,
-            "type": "function",
-            "function": {
-                "name": action.name.replace(".", "__dot__"),
-                "arguments": dumps(action.args),
-            },
-        }
-        for action in actions
+        {"id": own, "type": "function", "function": {"name": name, "arguments": args}}
+        for own, name, args in named
     ]
 
 
@@ -60,27 +54,18 @@ def conversation(
     means that calls and results are sent in the chat API's own form.
     """
     turns = _Turns(task, write)
-    for message, results in _exchanges(messages):
-        turns.add(message, results)
+    exchanges: list[tuple[HistoryMessage | None, list[HistoryMessage]]] = [(None, [])]
+    for message in messages:
+        if message.role == "tool":
+            exchanges[-1][1].append(message)
+        else:
+            exchanges.append((message, []))
+    for said, results in exchanges:
+        turns.add(said, results)
     turns.see(view)
     systems = "\n\n".join(filter(None, [system, *turns.system]))
     head = [{"role": "system", "content": systems}] if systems else []
     return [*head, *turns.sent]
-
-
-def _exchanges(
-    messages: Iterable[HistoryMessage],
-) -> list[tuple[HistoryMessage | None, list[HistoryMessage]]]:
-    """Each message with the results behind it; None for results without one."""
-    found: list[tuple[HistoryMessage | None, list[HistoryMessage]]] = []
-    for message in messages:
-        if message.role != "tool":
-            found.append((message, []))
-        elif found:
-            found[-1][1].append(message)
-        else:
-            found.append((None, [message]))
-    return found
 
 
 class _Turns:
@@ -96,7 +81,7 @@ class _Turns:
         self._ids: set[str] = set()
 
     def add(self, message: HistoryMessage | None, results: list[HistoryMessage]) -> None:
-        """Add a message with the results of its calls."""
+        """Add a message, if there is one, with the results of its calls."""
         if message is not None and message.role == "assistant":
             task = message.metadata.get("task")
             if task is not None and (task != self._begun or self._last == "assistant"):
@@ -149,32 +134,26 @@ class _Turns:
         if self._last not in ("user", "tool"):
             self._user(self._opening)
         text = _text(message.content)
-        calls = message.metadata.get("tool_calls") or ()
-        said: dict[str, Any] = {"role": "assistant", "content": text}
-        self.sent.append(said)
-        left = list(results)
+        calls = message.metadata.get("tool_calls") or []
+        found = _completed(calls, results)
         if self._write is not None or not message.metadata.get("native"):
             written = self._write(calls_of(message)) if self._write else ""
             parts = [part for part in (text, written) if part.strip()]
-            said["content"] = "\n".join(parts) or _NO_ANSWER
-            return _completed(calls, left)
-        said["content"] = text if text.strip() or not calls else None
+            self.sent.append({"role": "assistant", "content": "\n".join(parts) or _NO_ANSWER})
+            return found
         if not calls:
-            said["content"] = said["content"] or _NO_ANSWER
-            return left
-        said["tool_calls"] = []
-        for result, call in zip(_completed(calls, left), calls):
-            if result in left:
-                left.remove(result)
+            self.sent.append({"role": "assistant", "content": text.strip() and text or _NO_ANSWER})
+            return found
+        said = {"role": "assistant", "content": text if text.strip() else None, "tool_calls": []}
+        self.sent.append(said)
+        for result, call in zip(found, calls):
             call_id = self._fresh(call["id"])
             name = _NOT_IN_NAMES.sub("_", call["function"]["name"])[:64]
             function = {**call["function"], "name": name}
             said["tool_calls"].append({**call, "id": call_id, "function": function})
-            content = _text(result.content)
-            self.sent.append(
-                {"role": "tool", "content": content, "tool_call_id": call_id}
-            )
-        return left
+            told = {"role": "tool", "content": _text(result.content), "tool_call_id": call_id}
+            self.sent.append(told)
+        return found[len(calls) :]
 
     def _fresh(self, call_id: str) -> str:
         """An id that no call before has; the strictest servers want 9 such signs."""
@@ -185,9 +164,7 @@ class _Turns:
         return call_id
 
 
-def _completed(
-    calls: Iterable[dict[str, Any]], results: list[HistoryMessage]
-) -> list[HistoryMessage]:
+def _completed(calls: list[dict[str, Any]], results: list[HistoryMessage]) -> list[HistoryMessage]:
     """One result for each call in order, then the results of no call here."""
     found: list[HistoryMessage] = []
     left = list(results)
@@ -196,8 +173,7 @@ def _completed(
         if match is not None:
             left.remove(match)
         name = call["function"]["name"].replace("__dot__", ".")
-        missing = HistoryMessage("tool", _NO_RESULT, metadata={"name": name})
-        found.append(match or missing)
+        found.append(match or HistoryMessage("tool", _NO_RESULT, metadata={"name": name}))
     return [*found, *left]
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
-from ..core._json import dumps, to_json_value
+from ..core._foreign import guarded
+from ..core._json import dumps
 from ..core.decision import Decision
 from ..core.errors import ErrorCategory
+from ..core.history import HistoryMessage
 from ..core.tool import ToolSpec
 from ._conversation import conversation
-from ._handoff_runtime import last_rounds
+from ._handoff import last_rounds
+from ._plain import plain
 from ._protocols import Parsed
 from ._replies import (
     CutReplyError,
@@ -40,11 +44,14 @@ def decide_with_model(run: Run) -> tuple[Decision, str]:
     specs = [seat.registry.get(name).spec for name in seat.registry.list_tools()]
     messages = _messages(run, specs)
     run.record.protocol_id = seat.protocol.id
-    run.emit(RuntimePhase.DECIDE, stage="model_input", messages=to_json_value(messages))
+    run.emit(RuntimePhase.DECIDE, stage="model_input", messages=plain(messages))
     for last in (False, True):
         said = ""
         try:
-            reply = _ask(run, messages, specs)
+            try:
+                reply = _call(run, messages, specs)
+            except EmptyReplyError:
+                reply = _call(run, messages, specs)
             said = reply.text.strip()
             parsed = _parsed(run, reply)
         except (ParseError, CutReplyError) as error:
@@ -55,32 +62,23 @@ def decide_with_model(run: Run) -> tuple[Decision, str]:
             again = f"That reply cannot be used: {error}. Try again."
             if isinstance(error, CutReplyError):
                 again += " Keep it short."
-            messages += [
-                {"role": "assistant", "content": said},
-                {"role": "user", "content": again},
-            ]
+            messages += [{"role": "assistant", "content": said}, {"role": "user", "content": again}]
         else:
             run.record.parser_fallback_used = last
             break
     return parsed.decision, parsed.said
 
 
-def _ask(run: Run, messages: list[dict[str, Any]], specs: list[ToolSpec]) -> ModelReply:
-    """One reply of the model; an empty one is asked for again, once."""
-    try:
-        return _call(run, messages, specs)
-    except EmptyReplyError:
-        return _call(run, messages, specs)
-
-
 def _call(run: Run, messages: list[dict[str, Any]], specs: list[ToolSpec]) -> ModelReply:
-    tools = run.seat.protocol.tools_argument(specs)
+    llm, tools = run.seat.llm, run.seat.protocol.tools_argument(specs)
     options = {} if tools is None else {"tools": tools}
     sent = [dict(message) for message in messages]
-    value = run.foreign(ErrorCategory.MODEL, lambda: run.seat.llm(sent, **options))
-    raw = response_of(value)
+    # The whole response, where calling the model gives only its text.
+    ask = getattr(llm, "call_raw", None) or llm
+    raw = response_of(run.foreign(ErrorCategory.MODEL, lambda: ask(sent, **options)))
+    run.stamp()
     # A reply is paid for before anybody knows whether it can be used.
-    run.total_tokens += usage_of(raw)["total_tokens"]
+    run.charge(usage_of(raw)["total_tokens"])
     run.record.model_response = raw
     run.emit(RuntimePhase.DECIDE, stage="model_output", raw_output=raw)
     reply = read_reply(raw)
@@ -102,14 +100,19 @@ def _parsed(run: Run, reply: ModelReply) -> Parsed:
 
 
 def _read(run: Run, reply: ModelReply) -> Parsed:
-    parser = run.engine.parser
+    parser, protocol = run.engine.parser, run.seat.protocol
     if parser is None or reply.tool_calls:
         called = any(message.metadata.get("native") for message in run.messages)
-        return run.seat.protocol.parse(reply, called=called)
+        return protocol.parse(reply, called=called)
     run.record.parser_selected = type(parser).__name__
     parse = getattr(parser, "parse", parser)
+    signature, _ = guarded(inspect.signature, parse)
+    named = {} if signature is None else signature.parameters
+    options: dict[str, Any] = {}
+    if "context" in named or any(p.kind is p.VAR_KEYWORD for p in named.values()):
+        options["context"] = {"protocol": protocol.id, "step": run.step_id}
     try:
-        return Parsed(parse(reply.text), reply.text, False)
+        return Parsed(parse(reply.text, **options), reply.text, False)
     except ValueError as error:
         raise ParseError(str(error)) from error
 
@@ -127,9 +130,30 @@ def _messages(run: Run, specs: list[ToolSpec]) -> list[dict[str, Any]]:
     if run.instruction_patch:
         parts.append(f"Note: {run.instruction_patch}")
     return conversation(
-        last_rounds(run.messages, run.engine.context_config.max_history_rounds),
+        _remembered(run),
         task=run.task_text,
         system=seat.protocol.system_prompt(base, specs),
         view="\n\n".join(part for part in parts if part.strip()),
         write=None if seat.protocol.tools_argument(specs) else seat.protocol.write,
     )
+
+
+def _remembered(run: Run) -> list[HistoryMessage]:
+    """The messages that the context and the history policy leave.
+
+    Results stay with their calls: a policy counts and chooses the rounds' first messages.
+    """
+    policy, rounds = run.engine.history_policy, run.engine.context_config.max_history_rounds
+    messages = last_rounds(run.messages, rounds)
+    window = getattr(policy, "step_window", None)
+    if window:
+        messages = [m for m in messages if m.step_id > run.step_id - window]
+    if policy is None:
+        return messages
+    roles = {*policy.roles, *(("tool",) if "assistant" in policy.roles else ())}
+    messages = [m for m in messages if m.role in roles]
+    most = policy.max_messages
+    while most is not None and len(messages) > most:
+        fewer = last_rounds(messages, len({m.step_id for m in messages}) - 1)
+        messages = fewer if len(fewer) < len(messages) else []
+    return messages

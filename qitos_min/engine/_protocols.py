@@ -8,17 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from html import unescape
 from itertools import islice
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..core._json import dumps, to_json_value
 from ..core.action import Action
 from ..core.decision import Decision
 from ..core.tool import ToolSpec
-from ._call_text import DECODER
-from ._react_text import FENCED, OBSERVATION, after, args_of, json_action, read_react
 from ._replies import ModelError, ModelReply, ParseError, ToolCall, read_reply
+from ._text_calls import DECODER, FENCED, OBSERVATION, after, args_of, json_action, read_react
 
 __all__ = [
     "ModelError",
@@ -34,6 +33,7 @@ __all__ = [
 _DEFAULT = "react_text_v1"
 _MAX_OBJECTS = 100
 _DECISION_KEYS = ("mode", "actions", "action", "final_answer")
+_MODES = ("act", "final", "wait", "handoff")
 
 _JSON_FORM = """\
 Answer with exactly one JSON object and no other text. To call tools:
@@ -51,18 +51,22 @@ Final Answer: the whole answer
 Name every argument and quote every text. Several Action lines call several tools. \
 End the reply after the last Action line: the results come in the next message."""
 
+_XML_FORM = """\
+Answer with exactly one element and no other text. To call a tool:
+<decision mode="act"><think>why</think><action name="tool"><arg name="key">1</arg></action>\
+</decision>
+To finish:
+<decision mode="final"><think>why</think><final_answer>the whole answer</final_answer></decision>"""
+
 # An object that opens with a quoted key; prose in braces is passed over.
 _OBJECT = re.compile(r'\{\s*"')
 _THINKING = re.compile(
-    r"\s*(?:<(think|thinking|thought|reasoning)>.*?(?:</\1>|\Z)"
-    r"|\[THINK\].*?(?:\[/THINK\]|\Z))",
+    r"\s*(?:<(think|thinking|thought|reasoning)>.*?(?:</\1>|\Z)" r"|\[THINK\].*?(?:\[/THINK\]|\Z))",
     re.DOTALL | re.IGNORECASE,
 )
 # Templates that open the reasoning themselves leave only its end in the reply; in
 # quotes it is a word that the answer speaks of.
-_LONE_END = re.compile(
-    r"(?<![`\"'])(?:</think(?:ing)?>|\[/THINK\])(?![`\"'])", re.IGNORECASE
-)
+_LONE_END = re.compile(r"(?<![`\"'])(?:</think(?:ing)?>|\[/THINK\])(?![`\"'])", re.IGNORECASE)
 _AFTER_CALL = re.compile(r"[`*.\s]*")
 # A decision object that is broken, by its first key or by its mode on a line of its own.
 _DECISION_OBJECT = re.compile(
@@ -72,10 +76,17 @@ _DECISION_OBJECT = re.compile(
     re.MULTILINE,
 )
 _DECISION_KEY = re.compile(
-    r"""["'](?:mode|actions?|final_answer)["']\s*:"""
+    r"""["'](?:mode|actions?|final_answer)["']\s*:|<decision\b"""
     r"|^[>#*_ \t-]*(?:action|final[ ]answer)[ \t\d*_]*:",
     re.IGNORECASE | re.MULTILINE,
 )
+_XML_DECISION = re.compile(
+    r"<decision\b(?P<head>[^>]*?)(?:/>|>(?P<body>.*?)</decision>)", re.DOTALL
+)
+_XML_ACTION = re.compile(
+    r"""<action\s+name\s*=\s*["']([^"']+)["']\s*(?:/>|>(.*?)</action>)""", re.DOTALL
+)
+_XML_ARG = re.compile(r"""<arg\s+name\s*=\s*["']([^"']+)["']\s*>(.*?)</arg>""", re.DOTALL)
 
 
 class Parsed(NamedTuple):
@@ -105,8 +116,7 @@ class Protocol:
         if self.form is None:
             return base
         lines = [
-            f"- {spec.name}: {spec.description.strip()}\n"
-            f"  arguments: {dumps(_schema(spec))}"
+            f"- {spec.name}: {spec.description.strip()}\n  arguments: {dumps(_schema(spec))}"
             for spec in tools
         ]
         listed = "\n".join(["Tools:", *lines]) if lines else "There are no tools."
@@ -121,16 +131,13 @@ class Protocol:
             return None
         entries = [
             {
-                "type": "function",
-                "function": {
-                    "name": spec.name.replace(".", "__dot__"),
-                    "description": spec.description,
-                    "parameters": to_json_value(_schema(spec)),
-                },
+                "name": spec.name.replace(".", "__dot__"),
+                "description": spec.description,
+                "parameters": to_json_value(_schema(spec)),
             }
             for spec in tools
         ]
-        return entries or None
+        return [{"type": "function", "function": entry} for entry in entries] or None
 
     def parse(self, reply: ModelReply, *, called: bool = False) -> Parsed:
         """The decision in ``reply``; native tool calls win over its text.
@@ -164,15 +171,16 @@ def resolve_protocol(name: str | None, llm: object = None) -> Protocol:
     own = getattr(llm, "protocol", None)
     wanted = name if name is not None else own if isinstance(own, str) else _DEFAULT
     if not isinstance(wanted, str) or wanted not in _PROTOCOLS:
-        known = ", ".join(sorted(_PROTOCOLS))
+        known = ", ".join(f"{key} ({what})" for key, (_, what) in sorted(_PROTOCOLS.items()))
         raise ValueError(f"unknown protocol {wanted!r}, expected one of {known}")
-    return _PROTOCOLS[wanted]
+    return _PROTOCOLS[wanted][0]
 
 
 def _without_thinking(text: str) -> str:
     """The text behind the reasoning that a reply begins with."""
     lone = None if _THINKING.match(text) else _LONE_END.search(text)
-    end = lone.end() if lone else 0
+    # In a decision in XML the thought has its place.
+    end = lone.end() if lone and "<decision" not in text[: lone.start()] else 0
     while block := _THINKING.match(text, end):
         end = block.end()
     return text[end:].strip()
@@ -226,56 +234,67 @@ def _read_json(text: str) -> tuple[Decision, int]:
 
 
 def _json_decision(value: dict[str, Any]) -> Decision:
-    mode = value.get("mode")
-    if mode is None:
-        mode = "final" if value.get("final_answer") is not None else "act"
-    reader = _MODES.get(mode.strip().lower()) if isinstance(mode, str) else None
-    if reader is None:
-        raise ParseError(
-            f"unknown mode {mode!r:.80}, expected act, final, wait, handoff"
-        )
+    given = value.get("mode")
+    if given is None:
+        given = "final" if value.get("final_answer") is not None else "act"
+    mode = given.strip().lower() if isinstance(given, str) else None
+    if mode not in _MODES:
+        raise ParseError(f"unknown mode {given!r:.80}, expected {', '.join(_MODES)}")
     thoughts = (value.get("rationale"), value.get("thought"))
-    rationale = next((t for t in thoughts if isinstance(t, str) and t.strip()), None)
-    return reader(value, rationale)
-
-
-def _json_act(value: dict[str, Any], rationale: str | None) -> Decision:
-    items = value.get("actions") or value.get("action")
-    if isinstance(items, str):
-        items = [value]
-    elif isinstance(items, dict):
-        items = [items]
-    if not isinstance(items, list) or not items:
-        raise ParseError("mode 'act' needs 'actions', a list with at least one action")
-    actions = [json_action(item, f"actions[{i}]") for i, item in enumerate(items)]
-    return Decision.act(actions, rationale=rationale)
-
-
-def _json_final(value: dict[str, Any], rationale: str | None) -> Decision:
-    if value.get("final_answer") is None:
-        raise ParseError("mode 'final' needs 'final_answer'")
-    return Decision.final(value["final_answer"], rationale=rationale)
-
-
-def _json_wait(value: dict[str, Any], rationale: str | None) -> Decision:
-    return Decision.wait(rationale=rationale)
-
-
-def _json_handoff(value: dict[str, Any], rationale: str | None) -> Decision:
+    why = next((t for t in thoughts if isinstance(t, str) and t.strip()), None)
+    if mode == "act":
+        return Decision.act(_json_actions(value), rationale=why)
+    if mode == "final":
+        if value.get("final_answer") is None:
+            raise ParseError("mode 'final' needs 'final_answer'")
+        return Decision.final(value["final_answer"], rationale=why)
+    if mode == "wait":
+        return Decision.wait(rationale=why)
     agent = value.get("agent")
     if not isinstance(agent, str) or not agent.strip():
         raise ParseError("mode 'handoff' needs 'agent', the name of an agent")
-    return Decision.handoff(agent.strip(), rationale=rationale)
+    return Decision.handoff(agent.strip(), rationale=why)
 
 
-_MODES = MappingProxyType(
-    {
-        "act": _json_act,
-        "final": _json_final,
-        "wait": _json_wait,
-        "handoff": _json_handoff,
-    }
-)
+def _json_actions(value: dict[str, Any]) -> list[Action]:
+    items = value.get("actions") or value.get("action")
+    items = value if isinstance(items, str) else items
+    items = [items] if isinstance(items, dict) else items
+    if not isinstance(items, list) or not items:
+        raise ParseError("mode 'act' needs 'actions', a list with at least one action")
+    return [json_action(item, f"actions[{i}]") for i, item in enumerate(items)]
+
+
+def _read_xml(text: str) -> tuple[Decision, int]:
+    """The first ``<decision>`` in the text; its arguments are text, or JSON that is none."""
+    found = _XML_DECISION.search(text)
+    if found is None:
+        raise ParseError('no <decision> in the reply, expected <decision mode="act">...</decision>')
+    mode = re.search(r"""mode\s*=\s*["'](\w+)["']""", found["head"])
+    body = found["body"] or ""
+    value: dict[str, Any] = {"mode": mode[1] if mode else None}
+    value["actions"] = [
+        {"name": unescape(name), "args": {unescape(k): _xml_value(v) for k, v in args}}
+        for name, inner in _XML_ACTION.findall(body)
+        for args in [_XML_ARG.findall(inner)]
+    ]
+    for names, key in ((("think", "thought", "rationale"), "thought"), (("agent",), "agent")):
+        value[key] = next(filter(None, (_xml_text(body, name) for name in names)), None)
+    value["final_answer"] = _xml_text(body, "final_answer")
+    return _json_decision(value), found.end()
+
+
+def _xml_text(body: str, name: str) -> str | None:
+    found = re.search(rf"<{name}>(.*?)</{name}>", body, re.DOTALL)
+    return unescape(found[1]).strip() if found else None
+
+
+def _xml_value(text: str) -> Any:
+    """Numbers, lists and such are JSON; any other text is itself."""
+    try:
+        return DECODER.decode(unescape(text).strip())
+    except (ValueError, RecursionError):
+        return unescape(text)
 
 
 def _write_lines(calls: list[tuple[str, str]]) -> str:
@@ -287,13 +306,18 @@ def _write_json(calls: list[tuple[str, str]]) -> str:
     return f'{{"mode": "act", "actions": [{actions}]}}' if calls else ""
 
 
-_PROTOCOLS = MappingProxyType(
-    {
-        protocol.id: protocol
-        for protocol in (
-            Protocol("json_decision_v1", _JSON_FORM, _read_json, _write_json),
+_PROTOCOLS = {
+    protocol.id: (protocol, what)
+    for protocol, what in (
+        (Protocol("json_decision_v1", _JSON_FORM, _read_json, _write_json), "one JSON object"),
+        (
             Protocol("native_tool_call_v1", None, _read_native, _write_lines),
+            "the server's own tool calls; plain text is the answer",
+        ),
+        (
             Protocol(_DEFAULT, _REACT_FORM, read_react, _write_lines),
-        )
-    }
-)
+            "Thought, Action, Final Answer",
+        ),
+        (Protocol("xml_decision_v1", _XML_FORM, _read_xml, _write_lines), "one <decision> element"),
+    )
+}

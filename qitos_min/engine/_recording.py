@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from typing import Any
 
 from ..core._foreign import error_text, guarded
 from ..core.errors import ErrorCategory
 from .hooks import listeners
-from .states import RuntimeEvent, RuntimePhase, StepRecord
+from .states import RuntimeEvent, RuntimePhase, StepRecord, utc_now
 
-__all__ = ["LOG", "Recording", "error_text"]
+__all__ = ["LOG", "Recording"]
 
 LOG = logging.getLogger("qitos_min")
 
@@ -25,42 +26,50 @@ class Recording:
     def __init__(self, engine: Any, state: Any) -> None:
         self.engine = engine
         self.state = state
-        self.run_id = f"run_{uuid.uuid4().hex[:12]}"
+        named = getattr(engine.trace_writer, "run_id", None)
+        self.run_id = named if isinstance(named, str) else f"run_{uuid.uuid4().hex[:12]}"
         self.records: list[StepRecord] = []
         self.events: list[RuntimeEvent] = []
         self.record: StepRecord | None = None
         """The record of the step under way."""
+        self.step_id = 0
+        """Number of the step under way or just finished."""
         self.ended = False
         self.trace = engine.trace_writer
         self.checkpoints: Any = None
+        self.memory = getattr(engine.agent, "memory", None)
         self.listeners = listeners(engine.watchers())
+        self.started = time.monotonic()
+        self.ts = utc_now()
+        """The time of events, taken when something begins or ends that takes time."""
 
-    @property
-    def step_id(self) -> int:
-        """Number of the step under way or just finished, from 0."""
-        record = self.record
-        return max(len(self.records) - 1, 0) if record is None else record.step_id
+    def stamp(self) -> None:
+        """Take the time for the events that follow."""
+        self.ts = utc_now()
 
     def emit(self, phase: RuntimePhase, *, error: str | None = None, **payload: Any) -> None:
-        """Record an event; foreign values in ``payload`` must be snapshots.
+        """Record an event; the values in ``payload`` must be plain and are shared.
 
         Nothing is recorded after END: a tool that timed out may still be talking.
         """
         if self.ended:
             return
-        event = RuntimeEvent(self.step_id, phase, error is None, payload, error)
+        event = RuntimeEvent(self.step_id, phase, error is None, payload, error, self.ts)
         if error is not None:
             payload["error"] = error
         payload["run_id"] = self.run_id
-        payload["step_id"] = event.step_id
+        payload["step_id"] = self.step_id
         payload["phase"] = phase.value
-        payload["ts"] = event.ts
+        payload["ts"] = self.ts
         self.events.append(event)
-        self.ended = phase is RuntimePhase.END
+        if phase is RuntimePhase.END:
+            self.ended = True
         if self.record is not None:
             self.record.phase_events.append(event)
-        self.keep("trace", "write_event", self.run_id, event)
-        self.tell("on_event", event, self.state, self.record, self.engine)
+        if self.trace is not None:
+            self.keep("trace", "write_event", self.run_id, event)
+        if "on_event" in self.listeners:
+            self.tell("on_event", event, self.state, self.record, self.engine)
 
     def note(self, stage: str, text: str) -> None:
         """Record what went wrong beside the run; after its END only the log is left."""
@@ -71,13 +80,24 @@ class Recording:
             self.emit(RuntimePhase.RECOVER, error=text, stage=stage, category=category)
 
     def keep(self, part: str, method: str, *args: Any) -> None:
-        """Call ``trace`` or ``checkpoints``, if there is one that still works."""
-        if (keeper := getattr(self, part)) is None:
+        """Call ``trace``, ``checkpoints`` or ``memory``, if it is there and still works."""
+        keeper = getattr(self, part)
+        if keeper is None:
             return
-        _, error = guarded(lambda: getattr(keeper, method)(*args))
-        if error is not None:
+        try:
+            getattr(keeper, method)(*args)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             setattr(self, part, None)
             self.note(f"{part}_error", f"{part} stopped: {error_text(error)}")
+
+    def remember(self, role: str, content: Any) -> None:
+        """Add a record to the agent's memory, if it has one."""
+        if self.memory is not None:
+            from ..core.memory import MemoryRecord  # Most agents have none.
+
+            self.keep("memory", "append", MemoryRecord(role, content, self.step_id, {}))
 
     def tell(self, name: str, *args: Any) -> None:
         """Call a method of every hook that has it; a hook that raises is removed."""
@@ -85,10 +105,8 @@ class Recording:
             _, error = guarded(method, *args)
             if error is None:
                 continue
-            self.listeners = {
-                known: [pair for pair in pairs if pair[0] is not hook]
-                for known, pairs in self.listeners.items()
-            }
+            kept = {k: [p for p in v if p[0] is not hook] for k, v in self.listeners.items()}
+            self.listeners = {known: pairs for known, pairs in kept.items() if pairs}
             text = f"{type(hook).__name__}.{name} raised {error_text(error)}; hook removed"
             self.note("hook_error", text)
 
@@ -104,3 +122,7 @@ class Recording:
         self.keep("trace", "write_step", self.run_id, record)
         self.keep("checkpoints", "save", self, record)
         self.tell("on_step_end", record, self.state, self.engine)
+
+    def elapsed(self) -> float:
+        """Seconds since the run began."""
+        return time.monotonic() - self.started

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -36,7 +36,6 @@ _PASSING = re.compile(
     r"|(?:server|internal|api).?error",
     re.IGNORECASE,
 )
-_TEXT_PARTS = (None, "text", "output_text")
 
 
 class ModelError(QitosRuntimeError):
@@ -109,10 +108,8 @@ def response_of(value: object) -> dict[str, Any]:
         if isinstance(raw, dict):
             return raw
     kind = EmptyReplyError if value is None else ModelError
-    raise kind(
-        f"the model returned {type(value).__name__}, "
-        "expected text or a chat response as a dict"
-    )
+    what = type(value).__name__
+    raise kind(f"the model returned {what}, expected text or a chat response as a dict")
 
 
 def read_reply(value: object) -> ModelReply:
@@ -124,9 +121,7 @@ def read_reply(value: object) -> ModelReply:
     """
     raw = response_of(value)
     message, finish = _message_in(raw)
-    content = message.get("content")
-    text = _text_in(content)
-    calls = tuple(_tool_calls_in(_calls_of(message, content)))
+    text, calls = _text_in(message.get("content")), tuple(_tool_calls_in(_calls_of(message)))
     cut = finish if isinstance(finish, str) and _CUT.search(finish) else None
     if not calls and not text.strip():
         if cut:
@@ -142,42 +137,28 @@ def _message_in(raw: dict[str, Any]) -> tuple[dict[str, Any], object]:
     if "choices" not in raw:
         inner = raw.get("message")
         found = inner if isinstance(inner, dict) else raw
-        if not found.keys().isdisjoint(("content", "tool_calls", "function_call")):
-            return found, _finish(found) or _finish(raw)
-        _raise_error(raw)
-        raise ModelError(
-            f"the model returned a dict with the keys {list(raw)!r:.200}, "
-            "expected 'choices' or 'content'"
-        )
+        if found.keys().isdisjoint(("content", "tool_calls", "function_call")):
+            _raise_error(raw)
+            raise ModelError(
+                f"the model returned a dict with the keys {list(raw)!r:.200}, "
+                "expected 'choices' or 'content'"
+            )
+        return found, _finish(found) or _finish(raw)
     choices = _objects(raw["choices"])
-    pairs = [(_message_of(choice), choice) for choice in choices]
-    messages = [(said, choice) for said, choice in pairs if said]
-    if not messages:
+    said = [(choice["message"], choice) for choice in choices if _objects(choice.get("message"))]
+    if not any(map(_says, (message for message, _ in said))):
         for holder in (raw, *choices):
             _raise_error(holder)
+    if not said:
         raise EmptyReplyError("the chat response has no choices[0].message")
     # Some gateways put the text and the calls of one reply in two choices.
-    message, choice = max(messages, key=lambda pair: _weight(pair[0]))
-    if not _weight(message):
-        for holder in (raw, choice):
-            _raise_error(holder)
+    message, choice = max(said, key=lambda pair: _says(pair[0]))
     return message, _finish(choice) or _finish(raw)
 
 
-def _message_of(choice: dict[str, Any]) -> dict[str, Any] | None:
-    """The message of a choice: whole, a stream's, or only its text."""
-    for name in ("message", "delta"):
-        if isinstance(choice.get(name), dict):
-            return choice[name]  # type: ignore[no-any-return]
-    text = choice.get("text")
-    return {"content": text} if isinstance(text, str) else None
-
-
-def _weight(message: dict[str, Any]) -> int:
+def _says(message: dict[str, Any]) -> int:
     """How much a message says: calls, text or nothing."""
-    content = message.get("content")
-    calls = _calls_of(message, content)
-    return 2 if calls else 1 if _text_in(content).strip() else 0
+    return 2 if _calls_of(message) else int(bool(_text_in(message.get("content")).strip()))
 
 
 def _finish(value: dict[str, Any]) -> object:
@@ -195,32 +176,25 @@ def _text_in(content: object) -> str:
     """A message's content: text, or a list of parts of which the text ones count."""
     if isinstance(content, str) or content is None:
         return content or ""
-    part = isinstance(content, dict) and isinstance(content.get("text"), str)
-    if not part and not isinstance(content, list):
+    if not isinstance(content, list):
         # A gateway decoded the text: an answer of 42, or a decision.
         return dumps(content)
-    parts = content if isinstance(content, list) else [content]
-    texts = (
-        part.get("text")
-        if isinstance(part, dict) and part.get("type") in _TEXT_PARTS
-        else part
-        for part in parts
-    )
+    texts = [
+        part.get("text") if isinstance(part, dict) else part
+        for part in content
+        if not isinstance(part, dict) or part.get("type") in (None, "text", "output_text")
+    ]
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def _calls_of(message: dict[str, Any], content: object) -> list[Any]:
+def _calls_of(message: dict[str, Any]) -> list[Any]:
     """The calls of a message, in the current form, the older one or as parts."""
-    calls = message.get("tool_calls")
-    if isinstance(calls, dict):
-        return [calls]
-    if isinstance(calls, list) and calls:
-        return calls
-    older = message.get("function_call")
-    if isinstance(older, dict) and older:
+    calls, older = message.get("tool_calls"), message.get("function_call")
+    if calls and isinstance(calls, (list, dict)):
+        return calls if isinstance(calls, list) else [calls]
+    if older and isinstance(older, dict):
         return [older]
-    parts = content if isinstance(content, list) else []
-    return [part for part in _objects(parts) if part.get("type") == "tool_use"]
+    return [p for p in _objects(message.get("content")) if p.get("type") == "tool_use"]
 
 
 def _tool_calls_in(calls: list[Any]) -> Iterator[ToolCall]:
@@ -244,8 +218,8 @@ def _tool_calls_in(calls: list[Any]) -> Iterator[ToolCall]:
 
 def usage_of(raw: dict[str, Any]) -> dict[str, int]:
     """The tokens that a response names, 0 where it names none."""
-    places: Iterable[Any] = (raw.get("usage"), *_usages(raw), raw)
-    counts = next((p for p in places if isinstance(p, dict) and p), {})
+    holders = (raw, *_objects(raw.get("choices")))
+    counts = next((h["usage"] for h in holders if _objects(h.get("usage"))), raw)
 
     def count(*names: str) -> int:
         return next(filter(None, (_count(counts.get(name)) for name in names)), 0)
@@ -254,12 +228,6 @@ def usage_of(raw: dict[str, Any]) -> dict[str, int]:
     received = count("completion_tokens", "output_tokens", "eval_count")
     total = count("total_tokens") or sent + received
     return {"input_tokens": sent, "output_tokens": received, "total_tokens": total}
-
-
-def _usages(raw: dict[str, Any]) -> list[Any]:
-    """Where gateways put the usage besides its own place."""
-    places = [*_objects(raw.get("choices")), *_objects(raw.get("x_groq"))]
-    return [place.get("usage") for place in places]
 
 
 def _count(value: object) -> int:
@@ -282,9 +250,8 @@ def server_error(body: dict[str, Any]) -> ServerError | None:
     said = fields.get("message")
     message = said if isinstance(said, str) and said else dumps(error)
     named = [fields.get(name) for name in ("code", "status", "status_code", "type")]
-    numbers = [n for n in map(_count, named) if 100 <= n < 600]
-    if numbers:
-        status = numbers[0]
+    status = next((n for n in map(_count, named) if 100 <= n < 600), None)
+    if status is not None:
         return ServerError(message, status, status in (408, 429) or status >= 500)
     words = " ".join(word for word in named if isinstance(word, str))
     return ServerError(message, None, bool(_PASSING.search(words)))

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from ..core import _json
 from ..core._json import dumps, to_json_value
 from ..core._shorten import summary
 from ..core.errors import ErrorCategory, QitosRuntimeError, StopReason
 from ..core.task import Task, TaskResult
-from ._traces import critic_traces, handoff_traces
 from .cancellation import CancelMode, CancelToken
-from .states import CriticTrace, HandoffTrace, RuntimeEvent, StepRecord
+from .states import CriticTrace, HandoffTrace, RuntimeEvent, RuntimePhase, StepRecord
 
-__all__ = ["EngineResult", "StepSummary", "result_of"]
+__all__ = ["EngineResult", "StepSummary", "critic_traces", "handoff_traces", "result_of"]
 
 _PREVIEW_CHARS = 200
 _SUCCESS = (StopReason.SUCCESS, StopReason.FINAL, StopReason.ENV_TERMINAL)
@@ -36,11 +37,14 @@ class StepSummary:
         return to_json_value(self)
 
 
+StateT = TypeVar("StateT")
+
+
 @dataclass
-class EngineResult:
+class EngineResult(Generic[StateT]):
     """A finished run: its state, records, events and traces."""
 
-    state: Any
+    state: StateT
     records: list[StepRecord]
     events: list[RuntimeEvent]
     step_count: int
@@ -165,6 +169,18 @@ def result_of(run: Any) -> EngineResult:
         handoff_traces=handoff_traces(run.events),
         failure=run.failure,
     )
+
+
+def critic_traces(records: Iterable[StepRecord | Any]) -> list[CriticTrace]:
+    """Return one trace for each critic output, by the payload's own rules."""
+    judged = [record for record in records if record.critic_outputs]
+    return [CriticTrace(**row) for row in _json.critic_traces(judged)]
+
+
+def handoff_traces(events: Iterable[RuntimeEvent | Any]) -> list[HandoffTrace]:
+    """Return one trace for each HANDOFF_START event."""
+    starts = [event for event in events if event.phase == RuntimePhase.HANDOFF_START]
+    return [HandoffTrace(**row) for row in _json.handoff_traces(starts)]
 
 
 def _preview(output: Any) -> str:

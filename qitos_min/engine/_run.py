@@ -2,34 +2,69 @@
 
 from __future__ import annotations
 
+import contextvars
+import signal
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..core._foreign import described, error_text, guarded, traced
-from ..core._json import to_json_value
+from ..core._foreign import described, error_text, guarded, outcome, traced
 from ..core._threads import RunThreads
+from ..core.action import Action
 from ..core.agent_spec import AgentSpec
 from ..core.decision import Decision
-from ..core.errors import (
-    ErrorCategory,
-    QitosRuntimeError,
-    RuntimeErrorInfo,
-    StopReason,
-)
+from ..core.errors import ErrorCategory, QitosRuntimeError, StopReason
 from ..core.history import HistoryMessage
 from ..core.state import StateSchema
 from ..core.task import Task
 from ..core.tool_registry import ToolRegistry
+from ..core.tool_result import ToolResult
 from ._budget import Budgeted
-from ._handoff_runtime import filtered, handed_over
+from ._handoff import filtered, handed_over
+from ._plain import StateView, plain
 from ._recording import LOG
 from .cancellation import CancelMode, CancelToken
-from .hooks import HookContext
+from .hooks import HookContext, ToolHookContext
 from .recovery import RecoveryDecision, asked, category_of
 from .states import RuntimePhase, StepRecord
 
 __all__ = ["Run", "Seat"]
+
+_DENIED = ("approval_denied", "approval_required", "permission_denied")
+
+
+class _Threads(RunThreads):
+    """The threads of a run, which makes calls where it is while it is alone.
+
+    Nobody but the tool itself could cancel a run in a process of one thread without
+    handlers of signals, so that nothing is lost by waiting for a tool in its own thread,
+    and a change of threads costs more than the rest of a step.
+    """
+
+    def __init__(self, token: CancelToken, time_left: Callable[[], float | None]) -> None:
+        super().__init__(token, time_left)
+        self._alone = time_left() is None and _is_alone() and not _handled_signals()
+
+    def run(
+        self, call: Callable[[], Any], limit: float | None = None, *, patient: bool = False
+    ) -> Any:
+        # What a toolset opens may belong to its thread, so these stay in one.
+        self._alone = self._alone and limit is None and not patient and _is_alone()
+        if self._alone:
+            return contextvars.copy_context().run(outcome, call)
+        return super().run(call, limit, patient=patient)
+
+
+def _is_alone() -> bool:
+    main = threading.main_thread()
+    return threading.active_count() == 1 and threading.current_thread() is main
+
+
+def _handled_signals() -> bool:
+    """Whether the program handles a signal, but for Ctrl-C as Python does."""
+    handlers = map(signal.getsignal, signal.valid_signals())
+    return any(callable(h) and h is not signal.default_int_handler for h in handlers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,19 +108,20 @@ class Run(Budgeted):
         """Who handed the run on since the last step in which something was done."""
         self.opened: list[ToolRegistry] = []
         """Registries whose toolsets were set up."""
-        self.threads = RunThreads(token, self.time_left)
+        self.threads = _Threads(token, self.time_left)
         self.closers: list[Callable[[], Any]] = [self.threads.close]
         """What is to be called at the end, last first."""
         # Nobody reads the conversation of a lone agent that decides by itself.
         self.talks = (
-            engine.history is not None
-            or bool(engine.agent_registry)
-            or self.seat.llm is not None
+            engine.history is not None or bool(engine.agent_registry) or self.seat.llm is not None
         )
         self.decision: Decision | None = None
         self.observation: dict[str, Any] = {}
+        self.view = StateView()
         self.state_before: Any = None
         self.outputs: list[Any] = []
+        self.results: list[Any] = []
+        """The results of the latest tools, of which the outputs were taken."""
         self.env_result: Any = None
         self.answer: Any = None
         self.retried = False
@@ -227,7 +263,7 @@ class Run(Budgeted):
 
     def hook(self, name: str, error: BaseException | None = None) -> None:
         """Tell all hooks of a moment of the run."""
-        if not self.listeners.get(name):
+        if name not in self.listeners:
             return
         record = self.record
         if record is None and self.records:
@@ -249,6 +285,23 @@ class Run(Budgeted):
         )
         self.tell(name, context, self.engine)
 
+    def tool_hook(self, moment: str, action: Action, result: ToolResult | None) -> None:
+        """Tell all hooks of a tool call."""
+        name = f"on_{moment}_tool_use"
+        if result is not None and result.error_code in _DENIED:
+            name = "on_permission_denied"
+        context = ToolHookContext(
+            tool_name=action.name,
+            tool_args=plain(action.args),
+            action_id=action.action_id,
+            step_id=self.step_id,
+            state=self.state,
+            result=result,
+            error=result.error if result is not None else None,
+            run_id=self.run_id,
+        )
+        self.tell(name, context, self.engine)
+
     # Steps and failures
 
     def attempt(self, work: Callable[..., Any], *args: Any) -> Any:
@@ -263,7 +316,8 @@ class Run(Budgeted):
 
     def begin_step(self) -> None:
         """Open the record of the next step."""
-        self.record = StepRecord(len(self.records), agent_id=self.seat.name)
+        self.step_id = len(self.records)
+        self.record = StepRecord(self.step_id, agent_id=self.seat.name)
         self.decision = self.answer = self.pending_handoff = None
         self.retried, self.transfers = False, 0
 
@@ -274,6 +328,7 @@ class Run(Budgeted):
 
     def fail(self, error: BaseException) -> None:
         """Record a failure; the policy may let the run go on."""
+        self.stamp()
         category, text = category_of(error), error_text(error)
         in_decide = self.phase in (RuntimePhase.INIT, RuntimePhase.DECIDE)
         phase = RuntimePhase.DECIDE_ERROR if in_decide else RuntimePhase.ACT_ERROR
@@ -289,7 +344,7 @@ class Run(Budgeted):
             error=text,
             category=category.value,
             recovered=recovered,
-            note=to_json_value(answer.note),
+            note=plain(answer.note),
         )
         if not recovered and self.failure is None:
             if self.stop_reason is None:
@@ -299,11 +354,15 @@ class Run(Budgeted):
 
     def _keep_failure(self, error: BaseException, category: ErrorCategory) -> None:
         """Keep what ends the run, and log it, once."""
-        phase, step_id, kind = self.phase.value, self.step_id, type(error).__name__
-        info = RuntimeErrorInfo(
-            category, phase, step_id, kind, error_text(error), traced(error)
-        )
-        self.failure = info.to_dict()
+        phase, step_id = self.phase.value, self.step_id
+        self.failure = {
+            "category": category.value,
+            "phase": phase,
+            "step_id": step_id,
+            "type": type(error).__name__,
+            "message": error_text(error),
+            "traceback": traced(error),
+        }
         words = (self.run_id, phase, step_id, described(error))
         # A program's own handlers and filters may raise; the run is not theirs.
         guarded(lambda: LOG.error("%s failed in %s of step %d: %s", *words, exc_info=error))

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..core._foreign import error_text, outcome
-from ..core._json import to_json_value
 from ..core._shorten import summary
 from ..core.errors import ErrorCategory, QitosRuntimeError, StopReason
 from ..core.state import StateSchema
 from ..core.task import Task
+from ._plain import plain
 from ._result import EngineResult, result_of
 from ._run import Run
 from ._stages import run_step
@@ -39,47 +39,38 @@ class EngineSession:
         """The result, once the run is over."""
 
     def __repr__(self) -> str:
-        run = self._run
-        over = self.result is not None
+        run, over = self._run, self.result is not None
         return summary(self, run_id=run.run_id, steps=len(run.records), over=over)
 
     def run(self) -> EngineResult:
         """Take all the steps that are left and return the result."""
-        try:
-            while self._advance():
-                pass
-        except KeyboardInterrupt as interrupt:
-            self._finish(interrupt)
-            raise
+        for _ in self._steps():
+            pass
         assert self.result is not None
         return self.result
 
     def __iter__(self) -> Iterator[StepResult]:
         """Yield a ``StepResult`` after each step until the run is over."""
-        while self.result is None:
-            try:
-                going = self._advance()
-            except KeyboardInterrupt as interrupt:
-                self._finish(interrupt)
-                raise
-            if going:
-                yield self._step_result()
+        for _ in self._steps():
+            yield self._step_result()
 
-    def _advance(self) -> bool:
-        """Take a step; False when there was none left and the run is finished."""
-        run = self._run
+    def _steps(self) -> Iterator[None]:
+        """Take the steps that are left, one at each turn, and finish the run."""
+        run, interrupt = self._run, None
         if self.result is not None:
-            return False
-        if not self._started:
-            self._started = True
-            run.attempt(self._start)
-        if run.attempt(run.over) is False:
-            run_step(run)
-            return True
-        interrupt = self._finish()
+            return
+        try:
+            if not self._started:
+                self._started = True
+                run.attempt(self._start)
+            while run.attempt(run.over) is False:
+                run_step(run)
+                yield
+            interrupt = self._finish(None)
+        except KeyboardInterrupt as error:
+            interrupt = self._finish(error)
         if interrupt is not None:
             raise interrupt
-        return False
 
     def _start(self) -> None:
         """Record INIT and get tools and environment ready."""
@@ -89,6 +80,8 @@ class EngineSession:
         if engine.recovery_policy is not None:
             engine.recovery_policy.reset()
         self._check_task()
+        run.keep("memory", "reset", run.run_id)
+        run.remember("task", {"objective": run.task_text, "task_id": getattr(run.task, "id", None)})
         if engine.history is not None and not self._resumed:
             run.messages = list(engine.history.retrieve())
         if isinstance(run.state, StateSchema):
@@ -114,7 +107,7 @@ class EngineSession:
 
             run.checkpoints = Checkpoints(engine.checkpoint_store, run)
         if not run.events:
-            run.emit(RuntimePhase.INIT, **self._init_payload(config, specs))
+            self._emit_init(config, specs)
         if not self._resumed:
             run.keep("checkpoints", "begin", run)
         if isinstance(error, KeyboardInterrupt):
@@ -131,24 +124,23 @@ class EngineSession:
         for record in run.records:
             run.trace.write_step(run.run_id, record)
 
-    def _init_payload(
-        self, config: dict[str, Any], specs: list[dict[str, Any]]
-    ) -> dict[str, Any]:
+    def _emit_init(self, config: dict[str, Any], specs: list[dict[str, Any]]) -> None:
         run, env = self._run, self._engine.env
         task = run.task if isinstance(run.task, Task) else None
-        return {
-            "task": run.task_text,
-            "task_id": task and task.id,
-            "task_meta": task and {"task_id": task.id, **task.to_dict()},
-            "run_meta": {
+        run.emit(
+            RuntimePhase.INIT,
+            task=run.task_text,
+            task_id=task and task.id,
+            task_meta=task and {"task_id": task.id, **task.to_dict()},
+            run_meta={
                 "agent_name": run.seat.name,
                 "model_name": config["model_id"] or None,
                 "protocol": config["protocol_id"],
                 "tool_count": config["tool_count"],
                 "tools": specs,
             },
-            "env": None if env is None else to_json_value(getattr(env, "name", None)),
-        }
+            env=None if env is None else plain(getattr(env, "name", None)),
+        )
 
     def _check_task(self) -> None:
         """Refuse a task or environment that the run cannot work with."""
@@ -159,9 +151,7 @@ class EngineSession:
             except ValueError as error:
                 run.stop_reason = StopReason.TASK_VALIDATION_FAILED
                 raise QitosRuntimeError(str(error), ErrorCategory.TASK) from None
-        if env is None:
-            return
-        for name in run.seat.registry.list_tools():
+        for name in run.seat.registry.list_tools() if env is not None else ():
             for group in run.seat.registry.resolve(name).spec.required_ops or ():
                 if not run.foreign(ErrorCategory.ENV, env.has_ops, group):
                     run.stop_reason = StopReason.ENV_CAPABILITY_MISMATCH
@@ -172,8 +162,7 @@ class EngineSession:
                     )
 
     def _step_result(self) -> StepResult:
-        run = self._run
-        record = run.records[-1]
+        run, record = self._run, self._run.records[-1]
         failed = [event for event in record.phase_events if event.phase in _FAILURES]
         return StepResult(
             step_id=record.step_id,
@@ -187,7 +176,7 @@ class EngineSession:
             recovered=bool(failed) and run.failure is None,
         )
 
-    def _finish(self, interrupt: KeyboardInterrupt | None = None) -> KeyboardInterrupt | None:
+    def _finish(self, interrupt: KeyboardInterrupt | None) -> KeyboardInterrupt | None:
         """End the run; return the interrupt that came before or meanwhile, if any.
 
         An interrupt here is put off until the result is there.
@@ -203,13 +192,12 @@ class EngineSession:
         interrupt = self._interrupt_of(run.end) or interrupt
         self.result = engine.last_result = result_of(run)
         engine.drop_token(run.token)
-        interrupt = self._interrupt_of(self._report) or interrupt
-        return interrupt
-
-    def _report(self) -> None:
-        """Tell who listens that the run is over."""
-        self._run.keep("trace", "finalize", self.result)
-        self._run.tell("on_run_end", self.result, self._engine)
+        told = self._interrupt_of(lambda: run.keep("trace", "finalize", self.result))
+        return (
+            self._interrupt_of(lambda: run.tell("on_run_end", self.result, engine))
+            or told
+            or interrupt
+        )
 
     def _interrupt_of(self, work: Callable[[], Any]) -> KeyboardInterrupt | None:
         _, error = outcome(work)

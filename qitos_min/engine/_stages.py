@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..core._json import dumps, to_json_value
-from ..core._json_schema import detach_json
+from ..core._json import dumps
 from ..core.action import Action
 from ..core.decision import Decision
 from ..core.errors import ErrorCategory, QitosRuntimeError, StopReason
+from ..core.observation import Observation
 from ..core.state import StateSchema
 from ..core.tool_result import ToolResult
 from ._conversation import recorded_calls
+from ._plain import exact, plain
 from ._run import Run
 from ._verdicts import check_stop, critique
 from .action_executor import ActionExecutor, tool_invocation
 from .cancellation import CancelMode
-from .states import RuntimePhase
+from .states import RuntimePhase, action_row
 
 __all__ = ["run_step"]
+
+_TOOL_HOOKS = {"on_before_tool_use", "on_after_tool_use", "on_permission_denied"}
 
 
 def run_step(run: Run) -> None:
@@ -42,9 +44,10 @@ def _take_stages(run: Run) -> None:
         if run.token.mode is CancelMode.IMMEDIATE:
             run.stop_reason = StopReason.CANCELLED_IMMEDIATE
             return
-        if not stage.applies(run):
+        if stage.applies is not None and not stage.applies(run):
             continue
         run.phase = stage.phase
+        run.stamp()
         run.hook(stage.before)
         ends = stage.work(run)
         run.hook(stage.after)
@@ -64,8 +67,9 @@ def _decide(run: Run) -> bool:
 
         record.decision_source = "model"
         decision, said = decide_with_model(run)
+    run.stamp()
     run.instruction_patch = run.modified_prompt = None
-    decision = run.decision = _checked(decision)
+    decision = run.decision = _checked(run, decision)
     record.decision = kept = _recorded(decision, record.step_id)
     record.actions = kept.actions
     run.emit(
@@ -73,9 +77,10 @@ def _decide(run: Run) -> bool:
         stage="decision_ready",
         mode=kept.mode,
         rationale=kept.rationale,
-        actions=[action.to_dict() for action in kept.actions],
-        final_answer=detach_json(kept.final_answer),
+        actions=[action_row(action) for action in kept.actions],
+        final_answer=kept.final_answer,
     )
+    run.remember("decision", decision)
     if run.talks:
         _say_decision(run, kept, said)
     if kept.mode == "handoff":
@@ -89,37 +94,49 @@ def _observe(run: Run) -> None:
     view: dict[str, Any] = {"enabled": env is not None}
     if env is not None:
         seen = run.foreign(ErrorCategory.ENV, env.observe, run.state)
-        view["name"] = to_json_value(getattr(env, "name", None))
-        view["version"] = to_json_value(getattr(env, "version", None))
-        view["observation"] = to_json_value(seen)
-        view["last_result"] = to_json_value(run.env_result)
-    run.observation = {
+        view["name"] = plain(getattr(env, "name", None))
+        view["version"] = plain(getattr(env, "version", None))
+        view["observation"] = plain(seen)
+        view["last_result"] = plain(run.env_result)
+    run.state_before = run.view.of(run.state)
+    kept = {
         "task": run.task_text,
         "step": run.step_id,
-        "state": to_json_value(run.state),
+        "state": run.state_before,
         "env": view,
-        "action_results": run.outputs,
+        "action_results": plain(run.outputs),
     }
     if run.instruction_patch is not None:
-        run.observation["instruction_patch"] = to_json_value(run.instruction_patch)
-    kept = {
-        **run.observation,
-        "state": detach_json(run.observation["state"]),
-        "env": detach_json(view),
-        "action_results": to_json_value(run.outputs),
-    }
+        kept["instruction_patch"] = plain(run.instruction_patch)
+    own = {"state": plain(run.state_before), "env": plain(view), "action_results": run.outputs}
+    run.observation = Observation({**kept, **own}, results=run.results)
     run.record.observation = kept
-    run.state_before = kept["state"]
     run.emit(RuntimePhase.DECIDE, stage="state_ready", observation=kept)
-    run.outputs = []
+    run.remember("observation", kept)
+    run.outputs, run.results = [], []
 
 
-def _checked(decision: Any) -> Decision:
-    """The decision itself, or the first candidate of a branch."""
+def _checked(run: Run, decision: Any) -> Decision:
+    """The decision itself, or the candidate of a branch that the search picks."""
     if not isinstance(decision, Decision):
         raise QitosRuntimeError(f"expected a Decision, got {type(decision).__name__}")
     decision.validate()
-    return _checked(decision.candidates[0]) if decision.mode == "branch" else decision
+    if decision.mode != "branch":
+        return decision
+    search = run.engine.search
+    return _checked(run, decision.candidates[0] if search is None else _picked(run, decision))
+
+
+def _picked(run: Run, decision: Decision) -> Decision:
+    """What is left of the candidates after the search expanded, scored and pruned them."""
+    search, state, seen = run.engine.search, run.state, run.observation
+    candidates = search.expand(state, seen, decision) or list(decision.candidates)
+    candidates = search.prune(candidates, search.score(state, seen, candidates))
+    if candidates:
+        return search.select(candidates, search.score(state, seen, candidates))
+    found = search.backtrack(state)
+    run.state = state if found is None else found
+    return Decision.wait(rationale="the search found no candidate and went back")
 
 
 def _recorded(decision: Decision, step_id: int) -> Decision:
@@ -128,26 +145,17 @@ def _recorded(decision: Decision, step_id: int) -> Decision:
     for index, action in enumerate(decision.actions):
         own = action.action_id or f"call_{step_id}_{index}"
         ids.append(own if own not in ids else f"{own}_{index}")
-    actions = [
-        Action(
-            action.name,
-            to_json_value(action.args),
-            action.kind,
-            own,
-            action.timeout_s,
-            action.max_retries,
-            action.idempotent,
-            action.classification,
-            to_json_value(action.metadata),
-        )
-        for own, action in zip(ids, decision.actions)
-    ]
+    actions = []
+    for own, action in zip(ids, decision.actions):
+        kept = _with_args(action, plain(action.args), own)
+        kept.metadata = plain(action.metadata)
+        actions.append(kept)
     return Decision(
         decision.mode,
         actions,
-        to_json_value(decision.final_answer),
-        to_json_value(decision.rationale),
-        to_json_value(decision.meta),
+        plain(decision.final_answer),
+        plain(decision.rationale),
+        plain(decision.meta),
         target=decision.target,
     )
 
@@ -164,15 +172,15 @@ def _say_decision(run: Run, decision: Decision, said: str | None) -> None:
 def _spoken(decision: Decision) -> str:
     """The decision as the text of a conversation."""
     if decision.mode == "final":
-        said = f"Final answer: {_plain(decision.final_answer)}"
+        said = f"Final answer: {_text(decision.final_answer)}"
     elif decision.mode == "act":
         said = "\n".join(f"{a.name}({dumps(a.args)})" for a in decision.actions)
     else:
         said = f"{decision.mode} {decision.target or ''}".strip()
-    return f"{_plain(decision.rationale)}\n{said}" if decision.rationale else said
+    return f"{_text(decision.rationale)}\n{said}" if decision.rationale else said
 
 
-def _plain(value: Any) -> str:
+def _text(value: Any) -> str:
     return value if isinstance(value, str) else dumps(value)
 
 
@@ -180,15 +188,14 @@ def _act(run: Run) -> bool:
     """Run the tools; True if one of them handed the run off."""
     run.emit(RuntimePhase.ACT, stage="start")
     record = run.record
-    # The tools get what the agent sent, the record what JSON can hold of it.
-    calls = [
-        replace(action, action_id=kept.action_id)
-        for action, kept in zip(run.decision.actions, record.actions)
-    ]
-    executor = ActionExecutor(run.seat.registry, policy=run.engine.action_policy)
-    batch = executor.execute(calls, runtime_context=run.tool_context())
+    calls = [_sent(*pair) for pair in zip(run.decision.actions, record.actions)]
+    watch = run.tool_hook if _TOOL_HOOKS & run.listeners.keys() else None
+    executor = ActionExecutor(run.seat.registry, run.engine.action_policy, watch=watch)
+    batch = executor.run_batch(calls, run.tool_context())
+    run.stamp()
+    run.results = batch.results
     run.outputs = [_seen(result) for result in batch.results]
-    record.action_results = to_json_value(run.outputs)
+    record.action_results = plain(run.outputs)
     record.tool_invocations = [tool_invocation(result) for result in batch.results]
     record.action_execution = batch.execution
     run.emit(
@@ -197,6 +204,8 @@ def _act(run: Run) -> bool:
         tool_invocations=record.tool_invocations,
         action_results=record.action_results,
     )
+    for output in record.action_results if run.memory is not None else ():
+        run.remember("action_result", output)
     if run.talks:
         _say_results(run, batch.results)
     if run.seat.env is not None:
@@ -206,13 +215,34 @@ def _act(run: Run) -> bool:
             "final_answer": run.decision.final_answer,
             "action_results": run.outputs,
         }
-        run.env_result = run.foreign(
-            ErrorCategory.ENV, run.seat.env.step, taken, run.state
-        )
+        run.env_result = run.foreign(ErrorCategory.ENV, run.seat.env.step, taken, run.state)
     run.emit(RuntimePhase.ACT, stage="observation_ready")
     if run.pending_handoff is not None:
         run.hand_off(run.pending_handoff)
     return run.pending_handoff is not None
+
+
+def _sent(action: Action, kept: Action) -> Action:
+    """What the tools get: what the agent sent, which the record may not hold as it is."""
+    try:
+        exact(action.args)
+    except (ValueError, RuntimeError):
+        return _with_args(action, action.args, kept.action_id)
+    return kept
+
+
+def _with_args(action: Action, args: Any, action_id: str | None) -> Action:
+    return Action(
+        action.name,
+        args,
+        action.kind,
+        action_id,
+        action.timeout_s,
+        action.max_retries,
+        action.idempotent,
+        action.classification,
+        action.metadata,
+    )
 
 
 def _say_results(run: Run, results: list[ToolResult]) -> None:
@@ -220,7 +250,7 @@ def _say_results(run: Run, results: list[ToolResult]) -> None:
     for action, result in zip(run.record.actions, results):
         run.say(
             "tool",
-            _plain(result.to_model_dict(max_chars=most)),
+            _text(result.to_model_dict(max_chars=most)),
             name=action.name,
             tool_call_id=action.action_id,
             native=run.record.native_tool_call_used,
@@ -245,11 +275,13 @@ def _reduce(run: Run) -> bool:
     run.idle.clear()
     run.emit(RuntimePhase.REDUCE, stage="start")
     seen = {**run.observation, "decision": run.decision, "action_results": run.outputs}
+    seen = Observation(seen, results=run.results)
     state = run.seat.agent.reduce(run.state, seen, run.decision)
     run.state = run.state if state is None else state
-    diff = _difference(run.state_before, to_json_value(run.state))
-    run.record.state_diff = diff
+    after = run.view.of(run.state)
+    diff = run.record.state_diff = _difference(run.state_before, after)
     run.emit(RuntimePhase.REDUCE, stage="state_reduced", state_diff=diff)
+    run.remember("next_state", after)
     if run.decision.mode == "final":
         run.answer = run.decision.final_answer
     if isinstance(run.state, StateSchema):
@@ -258,7 +290,7 @@ def _reduce(run: Run) -> bool:
 
 
 def _difference(before: Any, after: Any) -> dict[str, Any]:
-    if before == after:
+    if before is after or before == after:
         return {}
     if not isinstance(before, dict) or not isinstance(after, dict):
         return {"state": {"before": before, "after": after}}
@@ -269,29 +301,28 @@ def _difference(before: Any, after: Any) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class _Stage:
+class _Stage(NamedTuple):
     """A part of a step, with the names of its hook methods."""
 
     phase: RuntimePhase
-    applies: Callable[[Run], Any]
     work: Callable[[Run], bool]
     """Does it; True ends the step."""
+    applies: Callable[[Run], Any] | None
     before: str
     after: str
 
 
 def _stage(
-    phase: RuntimePhase, work: Callable[[Run], bool], applies: Callable[[Run], Any]
+    phase: RuntimePhase, work: Callable[[Run], bool], applies: Callable[[Run], Any] | None = None
 ) -> _Stage:
     word = phase.value.lower()
-    return _Stage(phase, applies, work, f"on_before_{word}", f"on_after_{word}")
+    return _Stage(phase, work, applies, f"on_before_{word}", f"on_after_{word}")
 
 
 _STAGES = (
-    _stage(RuntimePhase.DECIDE, _decide, lambda run: True),
+    _stage(RuntimePhase.DECIDE, _decide),
     _stage(RuntimePhase.ACT, _act, lambda run: run.decision.mode == "act"),
-    _stage(RuntimePhase.REDUCE, _reduce, lambda run: True),
+    _stage(RuntimePhase.REDUCE, _reduce),
     _stage(RuntimePhase.CRITIC, critique, lambda run: run.engine.critics),
-    _stage(RuntimePhase.CHECK_STOP, check_stop, lambda run: True),
+    _stage(RuntimePhase.CHECK_STOP, check_stop),
 )

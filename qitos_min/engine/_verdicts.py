@@ -6,9 +6,9 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from ..core._foreign import error_text, guarded
-from ..core._json import to_json_value
 from ..core.errors import ErrorCategory, QitosRuntimeError, StopReason
 from ..core.state import StateSchema
+from ._plain import plain
 from ._run import Run
 from .critic import critic_name
 from .critic_result import CriticResult
@@ -19,18 +19,22 @@ __all__ = ["check_stop", "critique"]
 
 def critique(run: Run) -> bool:
     """Ask every critic; the first stop or retry wins."""
-    critics = run.engine.critics
+    critics, outputs = run.engine.critics, run.record.critic_outputs
     run.emit(RuntimePhase.CRITIC, stage="start", critic_count=len(critics))
     verdict, failed = CriticResult(), None
     for critic in critics:
-        result, error = _verdict(run, critic)
+        result, error = guarded(_verdict, run, critic)
+        if error is not None:  # A critic that raises fails closed.
+            text = f"critic raised {type(error).__name__}: {error_text(error)}"
+            result = CriticResult("stop", text, score=None)
+        outputs.append({"critic_name": critic_name(critic), **result.to_dict()})
         failed = failed or error
         if verdict.action == "continue":
             verdict = result
-    outputs = run.record.critic_outputs
+    run.stamp()
     run.emit(RuntimePhase.CRITIC, stage="outputs", critic_outputs=outputs)
     stage = "stop" if failed else {"continue": "pass"}.get(verdict.action, verdict.action)
-    run.emit(RuntimePhase.CRITIC, stage=stage, reason=to_json_value(verdict.reason))
+    run.emit(RuntimePhase.CRITIC, stage=stage, reason=plain(verdict.reason))
     if failed is not None:
         raise failed
     if verdict.action == "stop":
@@ -41,19 +45,9 @@ def critique(run: Run) -> bool:
     return False
 
 
-def _verdict(run: Run, critic: Any) -> tuple[CriticResult, BaseException | None]:
-    """One critic's verdict, recorded; one that raises fails closed."""
-    result, error = guarded(
-        lambda: CriticResult.from_value(
-            critic.evaluate(run.state, run.decision, list(run.outputs))
-        )
-    )
-    if error is not None:
-        text = f"critic raised {type(error).__name__}: {error_text(error)}"
-        result = CriticResult("stop", text, score=None)
-    row = {"critic_name": critic_name(critic), **result.to_dict()}
-    run.record.critic_outputs.append(row)
-    return result, error
+def _verdict(run: Run, critic: Any) -> CriticResult:
+    given = critic.evaluate(run.state, run.decision, list(run.outputs))
+    return CriticResult.from_value(given)
 
 
 def _keep_answer(run: Run) -> None:
@@ -109,8 +103,8 @@ def check_stop(run: Run) -> bool:
         RuntimePhase.CHECK_STOP,
         stage="stop",
         stop_reason=run.stop_reason.value,
-        final_result=to_json_value(run.final_result),
-        stop_detail=to_json_value(detail),
+        final_result=plain(run.final_result),
+        stop_detail=plain(detail),
     )
     return True
 
@@ -122,23 +116,16 @@ def _reason_to_stop(run: Run) -> tuple[StopReason | None, Any]:
         if run.decision.mode == "final":
             _keep_answer(run)
             return StopReason.FINAL, None
-        own = _own_reason(run)
-        if own is not None:
-            return own, None
+        own = state.stop_reason if isinstance(state, StateSchema) else None
+        # What the agent set in this step, as with ``state.set_stop``.
+        if own is not None and own != run.state_before.get("stop_reason"):
+            return _stop_reason(own, "the state's stop_reason"), None
         if run.seat.agent.should_stop(state):
             return StopReason.AGENT_CONDITION, None
     if env is not None:
         if run.foreign(ErrorCategory.ENV, env.is_terminal, state, run.env_result):
             return StopReason.ENV_TERMINAL, None
     return _criterion_to_stop(run)
-
-
-def _own_reason(run: Run) -> StopReason | None:
-    """The reason that the agent set in this step, as with ``state.set_stop``."""
-    reason = run.state.stop_reason if isinstance(run.state, StateSchema) else None
-    if reason is None or reason == run.state_before.get("stop_reason"):
-        return None
-    return _stop_reason(reason, "the state's stop_reason")
 
 
 def _criterion_to_stop(run: Run) -> tuple[StopReason | None, Any]:

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from ..core._execution import is_cancelled
-from ..core._foreign import AT_WORK, guarded, outcome
-from ..core._threads import RunThreads
+from ..core._foreign import guarded, outcome
+from ..core._threads import AT_WORK, RunThreads
 from ..core._tool_call import call_tool, may_ask
-from ..core.action import Action, ActionExecutionPolicy
+from ..core.action import Action, ActionExecutionPolicy, ActionResult, ActionStatus
 from ..core.errors import ErrorCategory
 from ..core.tool_registry import ToolRegistry
 from ..core.tool_result import ToolResult
 from .cancellation import CancelToken
 
-__all__ = [
-    "ActionBatch",
-    "ActionExecutionPolicy",
-    "ActionExecutor",
-    "tool_invocation",
-]
+__all__ = ["ActionBatch", "ActionExecutionPolicy", "ActionExecutor", "tool_invocation"]
 
 
 @dataclass(frozen=True)
@@ -42,10 +38,15 @@ class _Batch:
     """What the threads of one batch share."""
 
     actions: Sequence[Action]
+    registry: ToolRegistry
     context: Mapping[str, Any]
     results: dict[int, ToolResult] = field(default_factory=dict)
     """By position, in the order of completion."""
+    began: dict[int, datetime] = field(default_factory=dict)
     raised: list[BaseException] = field(default_factory=list)
+    at_work: int = 0
+    peak: int = 0
+    """The most calls at one time."""
     stopped: bool = False
     """Whether a call failed after which none is to follow."""
     late: bool = False
@@ -58,22 +59,47 @@ class _Batch:
 
 
 class ActionExecutor:
-    """Runs batches of actions under one policy."""
+    """Runs batches of actions under one policy.
+
+    Args:
+        tool_registry: A ``ToolRegistry``, or any object whose ``get(name)`` gives a tool
+            or None.
+        policy: How the calls of a batch are run; one after the other by default.
+        cancel_token: What may end a batch made by ``execute``.
+        watch: Is called with a moment (``before`` or ``after``), the action and its
+            result (None before) around each call.
+    """
 
     def __init__(
         self,
-        tool_registry: ToolRegistry,
-        *,
+        tool_registry: Any,
         policy: ActionExecutionPolicy | None = None,
+        *,
+        cancel_token: CancelToken | None = None,
+        watch: Callable[[str, Action, ToolResult | None], None] | None = None,
     ) -> None:
         self.tool_registry = tool_registry
         self.policy = policy if policy is not None else ActionExecutionPolicy()
+        self.cancel_token = cancel_token
+        self.last_execution_stats: dict[str, Any] = {}
+        """``policy`` and ``concurrency_peak`` of the latest batch."""
+        self._watch = watch
 
     def execute(
-        self,
-        actions: Sequence[Action],
-        *,
-        runtime_context: Mapping[str, Any] | None = None,
+        self, actions: Sequence[Action], env: Any = None, state: Any = None
+    ) -> list[ActionResult]:
+        """Run each action and return one ``ActionResult`` per action, in their order.
+
+        Its metadata tells of limits, times and cancellation: timeout_source, timeout_s,
+        worker_still_running, cancel_source, segment_index, started_at and ended_at (UTC).
+        """
+        context = {"env": env, "state": state, "cancel_token": self.cancel_token}
+        batch, execution = self._batch(actions, context)
+        segment = {p: i for i, places in enumerate(execution["segments"]) for p in places}
+        return [_short_result(batch, place, segment[place]) for place in range(len(batch.actions))]
+
+    def run_batch(
+        self, actions: Sequence[Action], runtime_context: Mapping[str, Any] | None = None
     ) -> ActionBatch:
         """Run each action and return one result per action.
 
@@ -86,42 +112,44 @@ class ActionExecutor:
         up during a call, no further action is started. Only ``KeyboardInterrupt`` is
         raised.
         """
-        context = dict(runtime_context or {})
+        batch, execution = self._batch(actions, dict(runtime_context or {}))
+        return ActionBatch([batch.results[p] for p in range(len(batch.actions))], execution)
+
+    def _batch(
+        self, actions: Sequence[Action], context: dict[str, Any]
+    ) -> tuple[_Batch, dict[str, Any]]:
+        """Run the actions; the batch then has a result for each."""
         own = None
         if context.get("threads") is None and isinstance(context.get("cancel_token"), CancelToken):
             own = context["threads"] = RunThreads(context["cancel_token"])
-        batch = _Batch(list(actions), context)
+        batch = _Batch(list(actions), _registry_of(self.tool_registry, actions), context)
         try:
-            segments = self._run_all(batch)
+            segments = self._segments(batch)
+            for segment in segments:
+                if batch.is_over:
+                    break
+                if len(segment) == 1:
+                    self._run(segment[0], batch)
+                else:
+                    self._run_together(segment, batch)
         finally:
             if own is not None:
                 own.close()
         # A copy first: a worker that an interrupt left behind may still add to it.
-        done = dict(batch.results)
-        results = [
-            done[place] if place in done else self._cancelled(action, batch)
-            for place, action in enumerate(batch.actions)
-        ]
+        done = batch.results
+        batch.results = dict(done)
         execution = {
             "mode": self.policy.mode,
             "fail_fast": self.policy.fail_fast,
             "max_concurrency": self.policy.max_concurrency,
             "segments": segments,
-            "completion_order": list(done),
+            "completion_order": list(batch.results),
         }
-        return ActionBatch(results, execution)
-
-    def _run_all(self, batch: _Batch) -> list[list[int]]:
-        """Run the segments in turn; returns them all."""
-        segments = self._segments(batch)
-        for segment in segments:
-            if batch.is_over:
-                break
-            if len(segment) == 1:
-                self._run(segment[0], batch)
-            else:
-                self._run_together(segment, batch)
-        return segments
+        for place, action in enumerate(batch.actions):
+            if place not in batch.results:
+                batch.results[place] = _not_started(action, batch)
+        self.last_execution_stats = {"policy": vars(self.policy), "concurrency_peak": batch.peak}
+        return batch, execution
 
     def _segments(self, batch: _Batch) -> list[list[int]]:
         """The positions of the actions; those in one list may run together."""
@@ -138,24 +166,31 @@ class ActionExecutor:
 
     def _is_free(self, action: Action, batch: _Batch) -> bool:
         """Whether a call may overlap with its neighbours."""
-        name = self.tool_registry.resolve_name(action.name)
+        name = batch.registry.resolve_name(action.name)
         if name is None:
             return False
-        spec = self.tool_registry.resolve(name).spec
         allowed = self.policy.parallel_tool_names
         return (
-            spec.concurrency_safe is True
+            batch.registry.resolve(name).spec.concurrency_safe is True
             and (allowed is None or name in allowed or action.name in allowed)
-            and not may_ask(self.tool_registry, name, batch.context)
+            and not may_ask(batch.registry, name, batch.context)
         )
 
     def _run(self, place: int, batch: _Batch) -> None:
-        threads = batch.context.get("threads")
+        action, threads = batch.actions[place], batch.context.get("threads")
+        batch.began[place] = datetime.now(timezone.utc)
+        batch.at_work += 1
+        batch.peak = max(batch.peak, batch.at_work)
         mark = AT_WORK.set(threads.caller if threads is not None else AT_WORK.get())
         try:
-            result = call_tool(self.tool_registry, batch.actions[place], batch.context)
+            if self._watch is not None:
+                self._watch("before", action, None)
+            result = call_tool(batch.registry, action, batch.context)
+            if self._watch is not None:
+                self._watch("after", action, result)
         finally:
             AT_WORK.reset(mark)
+            batch.at_work -= 1
         batch.results[place] = result
         batch.late = batch.late or result.error_code == "budget_time"
         if self.policy.fail_fast and not result.is_success:
@@ -198,20 +233,62 @@ class ActionExecutor:
         if batch.raised:
             raise batch.raised[0]
 
-    def _cancelled(self, action: Action, batch: _Batch) -> ToolResult:
-        code, cause = "batch_stopped", "an earlier call of the batch did not succeed"
-        if batch.late:
-            code, cause = "budget_time", "the time of the run was used up"
-        elif not batch.stopped:
-            code, cause = "run_cancelled", "the run was cancelled"
-        return ToolResult.execution_error(
-            code=code,
-            error=f"not started, because {cause}",
-            status="cancelled",
-            tool_name=self.tool_registry.resolve_name(action.name) or action.name,
-            action_id=action.action_id,
-            attempts=0,
-        )
+
+def _registry_of(source: Any, actions: Sequence[Action]) -> ToolRegistry:
+    """A registry with the tools that the actions name."""
+    if isinstance(source, ToolRegistry):
+        return source
+    registry = ToolRegistry()
+    for name in dict.fromkeys(action.name for action in actions):
+        tool = source.get(name)
+        if tool is not None:
+            registry.register(tool, name=name)
+    return registry
+
+
+def _not_started(action: Action, batch: _Batch) -> ToolResult:
+    code, cause = "batch_stopped", "an earlier call of the batch did not succeed"
+    if batch.late:
+        code, cause = "budget_time", "the time of the run was used up"
+    elif not batch.stopped:
+        code, cause = "run_cancelled", "the run was cancelled"
+    return ToolResult.execution_error(
+        code=code,
+        error=f"not started, because {cause}",
+        status="cancelled",
+        tool_name=batch.registry.resolve_name(action.name) or action.name,
+        action_id=action.action_id,
+        attempts=0,
+    )
+
+
+def _short_result(batch: _Batch, place: int, segment: int) -> ActionResult:
+    """A result as QitOS agents read it."""
+    action, result = batch.actions[place], batch.results[place]
+    tool = batch.registry.get(action.name)
+    limits = {"action": action.timeout_s, "tool": tool.spec.timeout_s if tool else None}
+    source = next((name for name, limit in limits.items() if limit is not None), None)
+    began = batch.began.get(place)
+    ended = began and began + timedelta(milliseconds=result.latency_ms)
+    return ActionResult(
+        name=action.name,
+        status=ActionStatus(result.status),
+        output=result.output,
+        error=result.error,
+        action_id=action.action_id,
+        attempts=result.attempts,
+        latency_ms=result.latency_ms,
+        metadata={
+            **result.metadata,
+            "timeout_source": source,
+            "timeout_s": limits.get(source or ""),
+            "worker_still_running": result.worker_still_running,
+            "cancel_source": result.error_code if result.status == "cancelled" else None,
+            "segment_index": segment,
+            "started_at": began and began.isoformat(),
+            "ended_at": ended and ended.isoformat(),
+        },
+    )
 
 
 def tool_invocation(result: ToolResult) -> dict[str, Any]:

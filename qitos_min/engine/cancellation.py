@@ -12,6 +12,8 @@ __all__ = ["CancelMode", "CancelToken"]
 class CancelMode(str, Enum):
     """When a cancelled run stops."""
 
+    NONE = "none"
+    """Not at all: nothing was asked for."""
     IMMEDIATE = "immediate"
     """Before the next stage or tool call; a tool at work is left behind."""
     AFTER_STEP = "after_step"
@@ -33,16 +35,28 @@ class CancelToken:
         """What was asked for, or None."""
         return self._mode
 
+    @property
+    def is_cancel_requested(self) -> bool:
+        """Whether anything was asked for."""
+        return self._mode is not None
+
     def cancel(self, mode: CancelMode | str = CancelMode.IMMEDIATE) -> None:
         """Ask to stop; an unknown mode is a ``ValueError`` naming the modes."""
         try:
             wanted = CancelMode(mode)
         except ValueError:
-            known = ", ".join(m.value for m in CancelMode)
+            known = ", ".join(m.value for m in CancelMode if m is not CancelMode.NONE)
             raise ValueError(f"unknown cancel mode {mode!r}; known: {known}") from None
         with self._lock:
-            if self._mode is not CancelMode.IMMEDIATE:
+            if wanted is not CancelMode.NONE and self._mode is not CancelMode.IMMEDIATE:
                 self._mode = wanted
         if wanted is CancelMode.IMMEDIATE:
             for wake in list(self.watched):
                 wake()
+
+    request_cancel = cancel
+
+    def clear(self) -> None:
+        """Take the request back."""
+        with self._lock:
+            self._mode = None

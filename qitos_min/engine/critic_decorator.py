@@ -24,13 +24,12 @@ class _FunctionCritic(Critic):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)
 
-    def evaluate(self, state: Any, decision: Any, results: list[Any]) -> Any:
+    def evaluate(self, state: Any, decision: Any, results: list[Any]) -> CriticResult:
+        """The verdict of the function; a ``ValueError`` when it gave none."""
         value = self._function(state, decision, results)
-        if self._score is None or isinstance(value, CriticResult):
-            return value
-        if isinstance(value, dict):
-            return {"score": self._score, **value}
-        return replace(CriticResult.from_value(value), score=self._score)
+        result = CriticResult.from_value(value)
+        scored = isinstance(value, CriticResult) or isinstance(value, dict) and "score" in value
+        return result if scored or self._score is None else replace(result, score=self._score)
 
 
 def critic(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ..core._contract import Record
+from ._plain import plain
 
 __all__ = ["CriticResult"]
 
@@ -28,36 +29,38 @@ class CriticResult(Record):
     state_patch: dict[str, Any] | None = None
     """Values for existing fields of the state, applied before a retry."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """The seven fields as strict JSON, detached."""
+        return plain({name: getattr(self, name) for name in _NAMES})
+
     @classmethod
     def from_value(cls, value: Any) -> CriticResult:
         """Return the verdict that a critic meant by what it returned.
 
         Takes a CriticResult, a mapping of its fields, ``"stop"`` or
-        ``("retry", reason[, instruction_patch])``. Anything else, and an action
-        that is none, is a ``ValueError``: a critic nobody understands must not
-        let a step pass.
+        ``("retry", reason[, instruction_patch])``. Raises ``ValueError`` for anything
+        else, also for an unknown action: a critic that says nothing lets no step pass.
         """
         if isinstance(value, cls):
             result = value
         elif isinstance(value, Mapping):
-            known = {f.name for f in fields(cls)}
-            result = cls(**{k: v for k, v in value.items() if k in known})
+            result = cls(**{name: value[name] for name in _NAMES if name in value})
         elif isinstance(value, str):
             result = cls(action=value)
         elif isinstance(value, (tuple, list)) and 0 < len(value) < 4:
-            names = ("action", "reason", "instruction_patch")
-            result = cls(**dict(zip(names, value)))
+            result = cls(**dict(zip(("action", "reason", "instruction_patch"), value)))
         else:
             raise ValueError(f"expected a CriticResult, got {type(value).__name__}")
         action = getattr(result.action, "value", result.action)
         word = action.strip().lower() if isinstance(action, str) else action
         if word not in _ACTIONS:
-            raise ValueError(
-                f"unknown critic action {action!r}; known: {', '.join(_ACTIONS)}"
-            )
+            raise ValueError(f"unknown critic action {action!r}; known: {', '.join(_ACTIONS)}")
         if not isinstance(result.state_patch, (Mapping, type(None))):
             kind = type(result.state_patch).__name__
             raise ValueError(f"state_patch must be a mapping of fields, got {kind}")
         reason = "" if result.reason is None else result.reason
         details = {} if result.details is None else result.details
         return replace(result, action=word, reason=reason, details=details)
+
+
+_NAMES = tuple(f.name for f in fields(CriticResult))

@@ -66,15 +66,18 @@ class DelegateTool(BaseTool):
         text = args["task"]
         if args.get("context"):
             text = f"{text}\n\nContext: {args['context']}"
+        run.stamp()
         run.emit(RuntimePhase.DELEGATE_START, agent=name, task=text)
         try:
             result = self._engine(context).run(text)
         except Exception as error:
             # What keeps a run from starting: its init_state, or the agent itself.
+            run.stamp()
             run.emit(RuntimePhase.DELEGATE_END, error=error_text(error), agent=name)
             raise
         self._merge(run, result)
         status = result.task_result.stop_reason
+        run.stamp()
         said = result.failure["message"] if result.failure else None
         run.emit(
             RuntimePhase.DELEGATE_END,
@@ -120,7 +123,9 @@ class DelegateTool(BaseTool):
         left = _left(run)
         if spec.max_steps_override is not None:
             steps = left["max_steps"]
-            steps = spec.max_steps_override if steps is None else min(spec.max_steps_override, steps)
+            steps = (
+                spec.max_steps_override if steps is None else min(spec.max_steps_override, steps)
+            )
             left["max_steps"] = steps
         engine = Engine(
             spec.agent,
@@ -130,9 +135,9 @@ class DelegateTool(BaseTool):
             agent_registry=context["agent_registry"],
             env=context["env"] if spec.shared_env else None,
             delegate_depth=context["delegate_depth"] + 1,
-            shared_memory=context["shared_memory"]
-            if spec.shared_memory is None
-            else spec.shared_memory,
+            shared_memory=(
+                context["shared_memory"] if spec.shared_memory is None else spec.shared_memory
+            ),
             approval_callback=context["approval_callback"],
             auto_approve=context["auto_approve"],
         )

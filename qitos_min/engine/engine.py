@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ..core._limits import check_count
 from ..core._shorten import brief, summary
@@ -11,28 +12,26 @@ from ..core.action import ActionExecutionPolicy
 from ..core.agent_spec import AgentRegistry, AgentSpec
 from ..core.task import Task, check_limits
 from ..core.tool_registry import ToolRegistry
-from ._parts import (
-    checked_agent,
-    checked_hook,
-    checked_list,
-    checked_parser,
-    checked_part,
-    first,
-)
+from ._handoff import TransferTool
+from ._parts import check_type, checked_hook, checked_list, checked_parser, checked_part, first
 from ._protocols import Protocol, resolve_protocol
 from ._result import EngineResult, StepSummary
 from ._run import Run, Seat
 from ._session import EngineSession
-from ._transfer import TransferTool
+from .action_executor import ActionExecutor
 from .cancellation import CancelMode, CancelToken
 from .critic import critic_name
-from .states import ContextConfig, EngineConfig, RuntimeBudget, RuntimeEvent
+from .states import ContextConfig, EngineConfig, RuntimeBudget
 from .stop_criteria import FinalResultCriteria
 
 __all__ = ["Engine", "EngineResult", "StepSummary"]
 
+StateT = TypeVar("StateT")
+ObservationT = TypeVar("ObservationT")
+ActionT = TypeVar("ActionT")
 
-class Engine:
+
+class Engine(Generic[StateT, ObservationT, ActionT]):
     """Runs an agent: decides, acts, reduces, judges and stops, step by step.
 
     Nothing of a run stays on the engine but ``last_result``, so that it can run
@@ -71,24 +70,20 @@ class Engine:
         approval_callback: Any = None,
         auto_approve: bool = False,
         runtime: Any = None,
+        history_policy: Any = None,
+        search: Any = None,
+        render_hooks: list[Any] | None = None,
     ) -> None:
-        self.agent = checked_agent(agent)
+        self.agent = checked_part("agent", agent)
         tool_registry = first(tool_registry, agent, "tool_registry", ToolRegistry())
-        for argument, value, kind in (
-            ("tool_registry", tool_registry, ToolRegistry),
-            ("budget", budget, RuntimeBudget),
-            ("agent_registry", agent_registry, AgentRegistry),
-            ("context_config", context_config, ContextConfig),
-            ("action_execution_policy", action_execution_policy, ActionExecutionPolicy),
-        ):
-            if value is not None and not isinstance(value, kind):
-                what = type(value).__name__
-                raise TypeError(f"{argument} must be of type {kind.__name__}, got {what}")
-        if approval_callback is not None and not callable(approval_callback):
-            what = type(approval_callback).__name__
-            raise TypeError(f"approval_callback must be callable, got {what}")
+        check_type("tool_registry", tool_registry, ToolRegistry)
+        check_type("budget", budget, RuntimeBudget)
+        check_type("agent_registry", agent_registry, AgentRegistry)
+        check_type("context_config", context_config, ContextConfig)
+        check_type("action_execution_policy", action_execution_policy, ActionExecutionPolicy)
+        check_type("approval_callback", approval_callback, Callable)
         self.tool_registry = tool_registry
-        self.budget = RuntimeBudget() if budget is None else budget
+        self.budget = budget or RuntimeBudget()
         check_limits(self.budget)
         self.critics = checked_list("critics", critics, "evaluate")
         if stop_criteria is None:
@@ -96,12 +91,14 @@ class Engine:
         self.stop_criteria = checked_list("stop_criteria", stop_criteria, "should_stop")
         self.agent_registry = agent_registry
         self.env = checked_part("env", env)
-        self.hooks = checked_list("hooks", hooks)
+        self.hooks = checked_list("hooks", hooks) + checked_list("render_hooks", render_hooks)
         check_count(delegate_depth, "delegate_depth", least=0)
         self.delegate_depth = delegate_depth
         self.shared_memory = shared_memory
         self.protocol = protocol
         self.parser = checked_parser(first(parser, agent, "model_parser"))
+        self.history_policy = checked_part("history_policy", history_policy)
+        self.search = checked_part("search", search)
         self.history = checked_part("history", first(history, agent, "history"))
         self.checkpoint_store = checked_part(
             "checkpoint_store", first(checkpoint_store, runtime, "checkpoint_store")
@@ -113,13 +110,15 @@ class Engine:
         self.action_policy = first(
             action_execution_policy, runtime, "action_execution_policy", ActionExecutionPolicy()
         )
+        self.executor = ActionExecutor(self.tool_registry, self.action_policy)
+        """Runs batches of actions outside of a run; ``policy`` is the engine's own."""
         self.approval_callback = approval_callback
         self.artifact_resolver = getattr(runtime, "artifact_resolver", None)
         self.auto_approve = auto_approve
         self.runtime = runtime
         self.last_result: EngineResult | None = None
         """Result of the latest run, also of one that Ctrl-C ended."""
-        self._token = CancelToken()
+        self.token = CancelToken()
         self.parent: Run | None = None
         self._entry_protocol = self._protocol_of(agent, getattr(agent, "llm", None))
 
@@ -147,7 +146,7 @@ class Engine:
             raise TypeError(f"task must be text or a Task, got {type(task).__name__}")
         text = task.objective if isinstance(task, Task) else task
         state = self.agent.init_state(text, **state_kwargs)
-        return EngineSession(self, Run(self, task, state, self.take_token()))
+        return EngineSession(self, Run(self, task, state, self.token))
 
     def resume(self, run_id: str, **state_kwargs: Any) -> EngineResult:
         """Go on with a saved run where its last finished step ended.
@@ -170,23 +169,19 @@ class Engine:
 
     def cancel(self, mode: CancelMode | str = CancelMode.IMMEDIATE) -> None:
         """Stop the run under way, or the next one if there is none; any thread may."""
-        self._token.cancel(mode)
+        self.token.cancel(mode)
 
     def follow(self, token: CancelToken, parent: Run | None = None) -> None:
         """Be cancelled by the token of another run, within which this one runs.
 
         The tokens used here are charged to a ``parent`` too, and end with its own.
         """
-        self._token, self.parent = token, parent
-
-    def take_token(self) -> CancelToken:
-        """Return the token of a run that begins."""
-        return self._token
+        self.token, self.parent = token, parent
 
     def drop_token(self, used: CancelToken) -> None:
         """Put the token of a finished run aside, if it was cancelled."""
-        if used is self._token and used.mode is not None:
-            self._token = CancelToken()
+        if used is self.token and used.mode is not None:
+            self.token = CancelToken()
 
     def watchers(self) -> list[Any]:
         """Return the hooks, and what hears of events like one."""
@@ -216,8 +211,7 @@ class Engine:
             critic_names=[critic_name(critic) for critic in self.critics],
             stop_criteria_names=[type(c).__name__ for c in self.stop_criteria],
             has_checkpoint_store=self.checkpoint_store is not None,
-            has_tracing_provider=self.tracing_provider is not None
-            or self.trace_writer is not None,
+            has_tracing_provider=self.tracing_provider is not None or self.trace_writer is not None,
             protocol_id=self._entry_protocol.id if self._entry_protocol else None,
             delegate_depth=self.delegate_depth,
             has_shared_memory=self.shared_memory is not None,
@@ -257,7 +251,7 @@ class Engine:
             last_step = first_step + spec.max_steps_override
         if known is not None:
             return replace(known, last_step=last_step)
-        agent = checked_agent(spec.agent)
+        agent = checked_part("agent", spec.agent)
         source = first(spec.tools_override, agent, "tool_registry", ToolRegistry())
         llm = first(spec.model_override, agent, "llm")
         return Seat(
@@ -291,13 +285,8 @@ class Engine:
 
 
 class _EventSink:
-    """A runtime's event sink in the form of a hook."""
-
     def __init__(self, sink: Any) -> None:
-        self._sink = sink
-
-    def on_event(self, event: RuntimeEvent, *_: Any) -> None:
-        self._sink(event)
+        self.on_event = lambda event, *_: sink(event)
 
 
 def agent_name(agent: Any) -> str:

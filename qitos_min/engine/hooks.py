@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from ..core._foreign import guarded
 from .states import RuntimeEvent, RuntimePhase, StepRecord, utc_now
 
-__all__ = ["EngineHook", "HookContext", "Listeners", "listeners"]
+__all__ = ["EngineHook", "HookContext", "Listeners", "ToolHookContext", "listeners"]
 
 
 @dataclass
@@ -33,11 +34,27 @@ class HookContext:
     ts: str = field(default_factory=utc_now)
 
 
+@dataclass
+class ToolHookContext:
+    """What a hook is shown of one tool call; the arguments are a copy."""
+
+    tool_name: str
+    tool_args: dict[str, Any] = field(default_factory=dict)
+    action_id: str | None = None
+    step_id: int = 0
+    state: Any = None
+    result: Any = None
+    """The ``ToolResult``, when there is one."""
+    error: str | None = None
+    run_id: str = ""
+
+
 class EngineHook:
     """Override what you want to see; any object with some of the methods will do.
 
-    A hook that raises never ends a run: what it raised is recorded as a RECOVER
-    event with the hook's name, and the run calls that hook no more.
+    A method is called with the arguments below, by position or, where it has only some
+    of their names, by name. A hook that raises never ends a run: what it raised is
+    recorded as a RECOVER event with the hook's name, and the run calls that hook no more.
     """
 
     def on_run_start(self, task: str, state: Any, engine: Any) -> None:
@@ -68,10 +85,20 @@ class EngineHook:
     def on_before_check_stop(self, ctx: HookContext, engine: Any) -> None: ...
     def on_after_check_stop(self, ctx: HookContext, engine: Any) -> None: ...
 
+    # Each tool call, in the thread that makes it.
+    def on_before_tool_use(self, ctx: ToolHookContext, engine: Any) -> None: ...
+    def on_after_tool_use(self, ctx: ToolHookContext, engine: Any) -> None: ...
+    def on_permission_denied(self, ctx: ToolHookContext, engine: Any) -> None: ...
+
     def on_recover(self, ctx: HookContext, engine: Any) -> None:
         """Something failed; ``ctx.error`` says what."""
 
 
+_NAMES = {
+    name: list(inspect.signature(method).parameters)[1:]
+    for name, method in vars(EngineHook).items()
+    if name.startswith("on_")
+}
 Listeners = dict[str, list[tuple[Any, Callable[..., Any]]]]
 """Hooks with their method, by the method's name."""
 
@@ -80,11 +107,27 @@ def listeners(hooks: Iterable[Any]) -> Listeners:
     """Return the methods of hooks that do something, in the order of the hooks."""
     found: Listeners = {}
     for hook in hooks:
-        for name in vars(EngineHook):
-            if not name.startswith("on_"):
-                continue
+        for name, arguments in _NAMES.items():
             method, _ = guarded(getattr, hook, name, None)
             own = getattr(method, "__func__", None) is not getattr(EngineHook, name)
             if callable(method) and own:
-                found.setdefault(name, []).append((hook, method))
+                found.setdefault(name, []).append((hook, _by_position(method, arguments)))
     return found
+
+
+def _by_position(method: Callable[..., Any], arguments: list[str]) -> Callable[..., Any]:
+    """The method, or what calls it by those of the arguments' names that it has."""
+    signature, error = guarded(inspect.signature, method)
+    if error is not None or list(signature.parameters) == arguments:
+        return method
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+    known = [name for name in arguments if takes_all or name in signature.parameters]
+    by_name_fits, _ = guarded(lambda: bool(known and signature.bind(**dict.fromkeys(known))))
+    if not by_name_fits:
+        return method
+
+    def by_name(*values: Any) -> Any:
+        named = dict(zip(arguments, values))
+        return method(**{name: named[name] for name in known})
+
+    return by_name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,12 +11,8 @@ from ..core.errors import ErrorCategory, StopReason
 
 __all__ = ["RecoveryDecision", "RecoveryPolicy", "asked", "category_of"]
 
-_RECOVERABLE = (
-    ErrorCategory.MODEL,
-    ErrorCategory.PARSE,
-    ErrorCategory.TOOL,
-    ErrorCategory.ENV,
-)
+_RECOVERABLE = (ErrorCategory.MODEL, ErrorCategory.PARSE, ErrorCategory.TOOL, ErrorCategory.ENV)
+_MOST = 3
 
 
 def category_of(error: BaseException) -> ErrorCategory:
@@ -38,28 +35,34 @@ class RecoveryDecision:
 class RecoveryPolicy:
     """Goes on after failures of model, parser, tools or environment, a few times.
 
-    Failures of the agent's own code are not recovered: running it again gives
-    them again. Subclass and override ``handle`` for other rules.
+    ``max_recoveries_per_run`` is 3 if None. An exception whose ``info.details`` have
+    ``max_recoveries`` has a limit of its own, for all with the same ``code``. Failures
+    of the agent's own code are not recovered: running it again gives them again.
+    Subclass and override ``handle`` for other rules.
     """
 
-    def __init__(self, max_recoveries_per_run: int = 3) -> None:
+    def __init__(self, max_recoveries_per_run: int | None = None) -> None:
         self.max_recoveries_per_run = max_recoveries_per_run
-        self._used = 0
+        self._used: Counter[Any] = Counter()
 
     def reset(self) -> None:
         """A new run begins."""
-        self._used = 0
+        self._used.clear()
 
-    def handle(
-        self, state: Any, phase: str, step_id: int, exc: BaseException
-    ) -> RecoveryDecision:
+    def handle(self, state: Any, phase: str, step_id: int, exc: BaseException) -> RecoveryDecision:
         """Return what to do about ``exc``, raised in a phase of a step."""
+        details = getattr(getattr(exc, "info", None), "details", None) or {}
+        code, own = details.get("code"), details.get("max_recoveries")
         if category_of(exc) not in _RECOVERABLE:
             return RecoveryDecision(False, False, note="not recoverable")
-        if self._used >= self.max_recoveries_per_run:
-            return RecoveryDecision(False, False, note="too many recoveries")
-        self._used += 1
-        return RecoveryDecision(True, True, note=f"recovery {self._used}")
+        if own is not None and self._used[code] >= own:
+            return RecoveryDecision(False, False, note="max_recovery_exhausted")
+        most = self.max_recoveries_per_run
+        most = own or _MOST if most is None else most
+        if self._used.total() >= most:
+            return RecoveryDecision(False, False, note="max_recovery_exhausted")
+        self._used[code] += 1
+        return RecoveryDecision(True, True, note=f"recovery {self._used.total()}")
 
 
 def asked(policy: Any, *failure: Any) -> RecoveryDecision:

@@ -3,89 +3,112 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ..core._json import dumps, to_json_value
 from ..core.state import StateMigrationError
-from ._result import EngineResult
 from .states import utc_now
 
-__all__ = ["RunState"]
+__all__ = ["CURRENT_SCHEMA_VERSION", "RunState", "SCHEMA_VERSION_SUMMARIES"]
 
-SCHEMA_VERSION = "1.0"
-SCHEMA_VERSIONS = {"1.0": "state, records, events, budget and token usage of one run"}
+CURRENT_SCHEMA_VERSION = "1.0"
+SCHEMA_VERSION_SUMMARIES = {"1.0": "state, records, events, budget and token usage of one run"}
 
 
 @dataclass
 class RunState:
     """Everything a run left, in plain values."""
 
+    schema_version: str = CURRENT_SCHEMA_VERSION
     agent_name: str = ""
     step: int = 0
     """Number of finished steps."""
     task_text: str = ""
-    state_data: dict[str, Any] = field(default_factory=dict)
+    state_data: Any = field(default_factory=dict)
     state_type: str = ""
     """``module.Name`` of the state's class."""
     records: list[dict[str, Any]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
     checkpoint_id: str | None = None
-    trace_state: dict[str, Any] = field(default_factory=dict)
+    trace_state: dict[str, Any] | None = None
     context_metadata: dict[str, Any] = field(default_factory=dict)
     budget: dict[str, Any] = field(default_factory=dict)
-    token_usage: dict[str, int] = field(default_factory=dict)
+    token_usage: int = 0
     created_at: str = field(default_factory=utc_now)
 
     @classmethod
     def from_engine_result(
-        cls, result: EngineResult, *, agent_name: str = "", budget: Any = None
+        cls,
+        result: Any,
+        agent_name: str = "",
+        checkpoint_id: str | None = None,
+        *,
+        budget: Any = None,
     ) -> RunState:
-        """Return the state of a finished run; its values are copied."""
-        kind = type(result.state)
-        first = result.records[0] if result.records else None
+        """Return the state of a finished run, its values copied; only ``state`` is needed."""
+        state, kind = result.state, type(result.state)
+        records = getattr(result, "records", None) or []
+        metadata = {name: getattr(result, name, None) for name in _METADATA}
         return cls(
-            agent_name=agent_name or (first.agent_id if first else "") or "",
-            step=result.step_count,
-            task_text=str(getattr(result.state, "task", "")),
-            state_data=to_json_value(result.state),
+            agent_name=agent_name or getattr((records or [None])[0], "agent_id", None) or "",
+            step=getattr(result, "step_count", len(records)),
+            task_text=str(getattr(state, "task", "")),
+            state_data=to_json_value(state),
             state_type=f"{kind.__module__}.{kind.__qualname__}",
-            records=[to_json_value(record.to_row()) for record in result.records],
-            events=[event.to_dict() for event in result.events],
-            context_metadata={
-                "run_id": result.run_id,
-                "task_result": to_json_value(result.task_result),
-                "failure": to_json_value(result.failure),
-            },
-            budget=to_json_value(budget) if budget is not None else {},
-            token_usage={"total_tokens": result.total_tokens},
+            records=[to_json_value(record.to_row()) for record in records],
+            events=[event.to_dict() for event in getattr(result, "events", None) or ()],
+            checkpoint_id=checkpoint_id,
+            context_metadata=to_json_value(metadata),
+            budget=to_json_value(budget) or {},
+            token_usage=getattr(result, "total_tokens", 0),
         )
 
-    def to_json(self, pretty: bool = True) -> str:
-        """Return the document as strict JSON text."""
-        document = {
-            "$schemaVersion": SCHEMA_VERSION,
-            **vars(self),
-            "_serialization_meta": {"format": "qitos_min", "values": "strict JSON"},
+    def to_json(
+        self, *, pretty: bool = True, context_serializer: Callable[[Any], Any] | None = None
+    ) -> str:
+        """Return the document as strict JSON text.
+
+        ``context_serializer`` is given ``state_data``; what it returns is kept in its
+        place, and is for a ``context_deserializer`` to read.
+        """
+        document = {name: getattr(self, name) for name in _NAMES if name != "schema_version"}
+        meta = {
+            "original_type": self.state_type or type(self.state_data).__name__,
+            "serialized_via": "strict JSON" if context_serializer is None else "context_serializer",
+            "requires_deserializer": context_serializer is not None,
         }
+        if context_serializer is not None:
+            document["state_data"] = context_serializer(self.state_data)
+        document = {"$schemaVersion": self.schema_version, **document}
+        document["_serialization_meta"] = meta
         return dumps(document, indent=2 if pretty else None)
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> RunState:
-        """Return the run that ``to_json`` wrote.
+    def from_json(
+        cls, raw: str | bytes, *, context_deserializer: Callable[[Any], Any] | None = None
+    ) -> RunState:
+        """Return the run that ``to_json`` wrote; every key but the version may be missing.
 
         Text that is no such document is a ``ValueError``; an unknown version is
         a ``StateMigrationError`` that lists the known ones.
         """
-        document = json.loads(text)
+        document = json.loads(raw)
         if not isinstance(document, dict):
             raise ValueError(f"expected an object, got {type(document).__name__}")
         version = document.pop("$schemaVersion", None)
-        if version not in SCHEMA_VERSIONS:
-            known = ", ".join(f"{v} ({what})" for v, what in SCHEMA_VERSIONS.items())
-            raise StateMigrationError(f"unknown run state version {version!r}; known: {known}")
+        if version not in SCHEMA_VERSION_SUMMARIES:
+            known = ", ".join(f"{v} ({what})" for v, what in SCHEMA_VERSION_SUMMARIES.items())
+            raise StateMigrationError(f"Unsupported run state version {version!r}; known: {known}")
         document.pop("_serialization_meta", None)
-        unknown = sorted(set(document) - set(cls.__dataclass_fields__))
+        unknown = sorted(document.keys() - _NAMES.keys())
         if unknown:
             raise ValueError(f"unknown field {unknown[0]!r} of RunState")
-        return cls(**document)
+        if context_deserializer is not None and "state_data" in document:
+            document["state_data"] = context_deserializer(document["state_data"])
+        return cls(**{"schema_version": version, **document})
+
+
+_METADATA = ("run_id", "task_result", "failure")
+_NAMES = dict.fromkeys(f.name for f in fields(RunState))

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..core._contract import Record
 from ..core._json import critic_traces, handoff_traces, to_json_value
+from ..core.action import Action
 from ..core.decision import Decision
 
 __all__ = [
@@ -73,7 +74,7 @@ def utc_now() -> str:
     return datetime.now(timezone.utc).isoformat()
 
 
-@dataclass
+@dataclass(slots=True)
 class RuntimeEvent(Record):
     """One thing that happened."""
 
@@ -85,7 +86,7 @@ class RuntimeEvent(Record):
     ts: str = field(default_factory=utc_now)
 
 
-@dataclass
+@dataclass(slots=True)
 class StepRecord(Record):
     """What one step saw, decided and did; its values are snapshots."""
 
@@ -131,11 +132,30 @@ class StepRecord(Record):
 
         Decision and actions are dicts already; other values are the record's own.
         """
-        row = {k: v for k, v in vars(self).items() if k != "phase_events"}
+        row = {name: getattr(self, name) for name in _ROW}
         if isinstance(self.decision, Decision):
-            row["decision"] = decision = self.decision.to_dict()
-            row["actions"] = decision["actions"]
+            row["actions"] = rows = [action_row(action) for action in self.decision.actions]
+            row["decision"] = decision_row(self.decision, rows)
         return row
+
+
+_ROW = [f.name for f in fields(StepRecord) if f.name != "phase_events"]
+_DECISION = [f.name for f in fields(Decision)]
+_ACTION = [f.name for f in fields(Action)]
+
+
+def action_row(action: Action) -> dict[str, Any]:
+    """The fields of an action whose values are plain."""
+    row = {name: getattr(action, name) for name in _ACTION}
+    row["kind"] = action.kind.value
+    return row
+
+
+def decision_row(decision: Decision, actions: list[dict[str, Any]]) -> dict[str, Any]:
+    """The fields of a decision whose values are plain, with the rows of its actions."""
+    row = {name: getattr(decision, name) for name in _DECISION}
+    row["actions"] = actions
+    return row
 
 
 @dataclass

@@ -67,7 +67,7 @@ class _LimitCriteria(StopCriteria):
         used = (runtime_info or {}).get(self._key, 0)
         if used < self._limit:
             return False, None, None
-        return True, self._reason, f"{self._key} {used} of {self._limit}"
+        return True, self._reason, f"{self._key}={used} of {self._limit}"
 
 
 class MaxRuntimeCriteria(_LimitCriteria):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,15 @@ from ..engine.states import RuntimeEvent, StepRecord, utc_now
 __all__ = ["TraceWriter"]
 
 _FILES = ("manifest.json", "steps.jsonl", "events.jsonl")
-_SCHEMA_VERSION = "v1"
 _STATUS = dict.fromkeys(("interrupt", "cancelled_immediate", "cancelled_after_step"), "stopped")
+# What QitOS's validator wants of a manifest; null where nobody says.
+_TOLD = (
+    "prompt_hash tool_versions seed run_config_hash git_sha package_version benchmark_name"
+    " benchmark_split model_family prompt_protocol parser_name tool_manifest run_spec"
+    " experiment_spec official_run token_usage latency_seconds cost"
+)
+# The values of a run's records are plain trees already, so nothing is looked for.
+_ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False).encode
 
 
 class _Lines:
@@ -27,121 +34,141 @@ class _Lines:
     torn line of a killed process.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, strict: bool) -> None:
+        self._strict = strict
+        held = path.read_bytes() if path.exists() else b""
+        self._held = held.splitlines(keepends=True)[::-1]
         self._file = open(path, "r+b" if path.exists() else "wb")
-        self._held = self._file.readlines() if self._file.readable() else []
-        self._held.reverse()
-        self._file.seek(0)
 
-    def put(self, value: Any) -> None:
-        """Add the next line."""
-        line = dumps(value).encode("utf-8") + b"\n"
+    def add(self, rows: Iterable[Any]) -> None:
+        """Write the next lines, with one write."""
+        lines = [self._line(row) for row in rows]
+        while lines and self._held and self._held[-1] == lines[0]:
+            self._file.seek(len(self._held.pop()), os.SEEK_CUR)
+            del lines[0]
+        if lines:
+            self._cut()
+            self._file.write(b"".join(lines))
+            self._file.flush()
+
+    def _line(self, row: Any) -> bytes:
+        try:
+            return _ENCODE(row).encode("utf-8") + b"\n"
+        except (TypeError, ValueError, RecursionError):
+            if self._strict:
+                raise
+            return dumps(row).encode("utf-8") + b"\n"
+
+    def _cut(self) -> None:
         if self._held:
-            if self._held[-1] == line:
-                self._held.pop()
-                self._file.seek(len(line), os.SEEK_CUR)
-                return
-            self.cut()
-        self._file.write(line)
-
-    def cut(self) -> None:
-        """Take away what the file still holds of an earlier run."""
-        self._file.truncate()
-        self._held = []
-
-    def flush(self) -> None:
-        """Bring the lines to disk."""
-        self._file.flush()
+            self._file.truncate()
+            self._held = []
 
     def close(self) -> None:
         """Close the file, which then holds the lines put here and no others."""
-        if self._held:
-            self.cut()
+        self._cut()
         self._file.close()
 
 
 class TraceWriter:
     """``manifest.json``, ``steps.jsonl`` and ``events.jsonl`` in QitOS's layout.
 
-    ``folder`` is made if it is missing; one that holds a run already is a
-    ``ValueError``, because two runs in one folder can no longer be told apart, unless
-    ``resume`` says that the same run goes on there (else the trace stops at its start).
     Every finished step is on disk when the next begins, so that a killed
     process loses none; until the end the manifest says ``running``, then
     ``completed``, ``failed``, or ``stopped`` when Ctrl-C or ``cancel`` ended the run.
+
+    Args:
+        output_dir: The run's folder, or the folder of that when there is a ``run_id``;
+            made if it is missing. A run's folder that holds a run already is a
+            ``ValueError``: two runs in one can no longer be told apart.
+        run_id: The name of the run's folder and of the run.
+        metadata: Further entries of the manifest, such as ``seed`` or ``git_sha``.
+        strict_validate: True: a value that JSON cannot hold ends the trace; by default
+            it is converted.
+        resume: The same run goes on in this folder; else the trace stops at its start.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, resume: bool = False) -> None:
-        self.folder = Path(folder)
-        held = [name for name in _FILES if (self.folder / name).exists()]
+    def __init__(
+        self,
+        output_dir: str | os.PathLike[str],
+        run_id: str | None = None,
+        schema_version: str = "v1",
+        metadata: Mapping[str, Any] | None = None,
+        strict_validate: bool = False,
+        *,
+        resume: bool = False,
+    ) -> None:
+        self.run_dir = Path(output_dir, run_id) if run_id else Path(output_dir)
+        self.folder = self.run_dir
+        self.run_id = run_id
+        held = self._held_file()
         if held and not resume:
-            raise ValueError(f"{str(self.folder)!r} holds a run already ({held[0]})")
-        self._manifest: dict[str, Any] = {}
+            raise ValueError(f"{str(self.run_dir)!r} holds a run already ({held})")
+        self._resume, self._strict = resume, strict_validate
+        self._manifest: dict[str, Any] = {
+            "run_id": run_id,
+            "schema_version": schema_version,
+            "status": "running",
+            "updated_at": "",
+            "event_count": 0,
+            "step_count": 0,
+            **dict.fromkeys(_TOLD.split()),
+            **(metadata or {}),
+        }
+        self._waiting: list[RuntimeEvent] = []
         self._steps: Any = None
         self._events: Any = None
 
     def __repr__(self) -> str:
-        return summary(self, str(self.folder))
+        return summary(self, str(self.run_dir))
 
-    def start(
-        self, run_id: str, config: Mapping[str, Any], specs: list[dict[str, Any]]
-    ) -> None:
+    def start(self, run_id: str, config: Mapping[str, Any], specs: list[dict[str, Any]]) -> None:
         """Make the folder and write the manifest of a run that begins or goes on.
 
         Raises ``ValueError`` for a folder that holds another run.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / "manifest.json"
+        self.run_dir.mkdir(parents=True, exist_ok=True)
+        path = self.run_dir / "manifest.json"
         earlier = json.loads(path.read_bytes()) if path.exists() else {}
-        if earlier.get("run_id", run_id) != run_id:
-            raise ValueError(
-                f"{str(self.folder)!r} holds run {earlier['run_id']!r}, not {run_id!r}"
-            )
-        self._manifest = {
-            "run_id": run_id,
-            "schema_version": _SCHEMA_VERSION,
-            "status": "running",
-            "updated_at": utc_now(),
-            "event_count": 0,
-            "step_count": 0,
-            "model_id": config["model_id"],
-            "engine_config": dict(config),
-            "tool_permissions": specs,
-            "summary": {},
-        }
+        if earlier.get("run_id", run_id) != run_id or earlier and not self._resume:
+            held = earlier["run_id"]
+            raise ValueError(f"{str(self.run_dir)!r} holds run {held!r}, not {run_id!r}")
+        self.run_id, known = run_id, self._manifest
+        known.update(
+            run_id=run_id,
+            updated_at=utc_now(),
+            model_id=config["model_id"],
+            engine_config=dict(config),
+            tool_permissions=specs,
+            summary={},
+        )
+        if known["prompt_protocol"] is None:
+            known["prompt_protocol"] = config["protocol_id"]
         self._write_manifest()
-        self._steps = _Lines(self.folder / "steps.jsonl")
-        self._events = _Lines(self.folder / "events.jsonl")
+        self._steps = _Lines(self.run_dir / "steps.jsonl", self._strict)
+        self._events = _Lines(self.run_dir / "events.jsonl", self._strict)
 
     def write_event(self, run_id: str, event: RuntimeEvent) -> None:
         """Add one event; it is on disk when its step ends."""
-        line = {
-            "run_id": run_id,
-            "step_id": event.step_id,
-            "phase": event.phase.value,
-            "ok": event.ok,
-            "payload": event.payload,
-            "error": event.error,
-            "ts": event.ts,
-        }
-        self._events.put(line)
-        self._manifest["event_count"] += 1
+        self._waiting.append(event)
 
     def write_step(self, run_id: str, record: StepRecord) -> None:
         """Add one finished step, and bring it and its events to disk."""
-        self._steps.put({**record.to_row(), "run_id": run_id})
+        self._write_events()
+        self._steps.add([{**record.to_row(), "run_id": run_id}])
         self._manifest["step_count"] += 1
-        self._events.flush()
-        self._steps.flush()
 
     def finalize(self, result: Any) -> None:
         """Close the files and write the manifest of a finished run."""
+        self._write_events()
         self._events.close()
         self._steps.close()
         failures = [result.failure] if result.failure else []
         task_result = result.task_result.to_dict()
         reason = task_result["stop_reason"]
+        costs = {"token_usage": result.total_tokens, "latency_seconds": result.runtime_seconds}
         self._manifest.update(
+            costs,
             status="failed" if failures else _STATUS.get(reason, "completed"),
             updated_at=utc_now(),
             summary={
@@ -153,8 +180,7 @@ class TraceWriter:
                     "failures": failures,
                     "stop_reason": reason,
                 },
-                "token_usage": result.total_tokens,
-                "latency_seconds": result.runtime_seconds,
+                **costs,
                 "tool_calls_by_name": result.tool_calls_by_name,
                 "success_rate": result.success_rate,
                 "task_result": task_result,
@@ -162,8 +188,27 @@ class TraceWriter:
         )
         self._write_manifest()
 
+    def _held_file(self) -> str | None:
+        return next((name for name in _FILES if (self.run_dir / name).exists()), None)
+
+    def _write_events(self) -> None:
+        events, self._waiting = self._waiting, []
+        self._events.add(
+            {
+                "run_id": self.run_id,
+                "step_id": event.step_id,
+                "phase": event.phase.value,
+                "ok": event.ok,
+                "payload": event.payload,
+                "error": event.error,
+                "ts": event.ts,
+            }
+            for event in events
+        )
+        self._manifest["event_count"] += len(events)
+
     def _write_manifest(self) -> None:
-        path = self.folder / "manifest.json"
-        beside = self.folder / "manifest.json.tmp"
+        path = self.run_dir / "manifest.json"
+        beside = self.run_dir / "manifest.json.tmp"
         beside.write_text(dumps(self._manifest, indent=2) + "\n", encoding="utf-8", newline="\n")
         os.replace(beside, path)

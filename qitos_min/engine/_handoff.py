@@ -1,16 +1,18 @@
-"""What of the conversation reaches the next agent."""
+"""Handing a run on: the tools for it, and what reaches the next agent."""
 
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from ..core._json import to_json_value
 from ..core.agent_spec import AgentSpec, ContextStrategy
 from ..core.history import HistoryMessage
+from ..core.tool import BaseTool, ToolSpec
+from ..core.tool_result import ToolResult
 from ._conversation import calls_of
+from ._plain import plain
 
-__all__ = ["filtered", "handed_over", "last_rounds"]
+__all__ = ["TransferTool", "filtered", "handed_over", "last_rounds"]
 
 _SUMMARY_ROUNDS = 3
 _SUMMARY_CHARS = 200
@@ -30,9 +32,7 @@ def filtered(
     return [_summary(older), *kept] if older else kept
 
 
-def last_rounds(
-    messages: list[HistoryMessage], rounds: int | None
-) -> list[HistoryMessage]:
+def last_rounds(messages: list[HistoryMessage], rounds: int | None) -> list[HistoryMessage]:
     """Return the messages of the last rounds; None is all, a round is a step."""
     if rounds is None:
         return list(messages)
@@ -81,7 +81,7 @@ def handed_over(state: Any, spec: AgentSpec, task: str) -> Any:
         state = fresh
     metadata = getattr(state, "metadata", None)
     if context.payload and isinstance(metadata, dict):
-        metadata["handoff"] = to_json_value(context.payload)
+        metadata["handoff"] = plain(context.payload)
     return state
 
 
@@ -89,3 +89,25 @@ def _field_names(state: Any) -> set[str]:
     if is_dataclass(state):
         return {f.name for f in fields(state)}
     return set(getattr(state, "__dict__", ()))
+
+
+class TransferTool(BaseTool):
+    """``transfer_to_<name>``: the run goes on with that agent after this step."""
+
+    def __init__(self, spec: AgentSpec) -> None:
+        super().__init__(
+            ToolSpec(
+                name=spec.handoff_tool_name,
+                description=f"Hand the task over to {spec.name}: {spec.description}",
+            )
+        )
+        self._target = spec.name
+
+    def execute(
+        self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
+    ) -> ToolResult:
+        """Ask the run for the handoff; a second one in a step is refused."""
+        refused = (runtime_context or {})["request_handoff"](self._target)
+        if refused is None:
+            return ToolResult(output={"handoff": self._target})
+        return ToolResult.semantic_error(code="handoff_pending", error=refused)

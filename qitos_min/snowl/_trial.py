@@ -96,25 +96,21 @@ class Trial:
                 self.engine.budget = budget
 
     def _tell(self, make: Callable[[], Any]) -> Told:
-        self.result, self.cause = attempt(self._run_made, make)
+        agent, self.cause = attempt(make)
+        own = peek(agent, "tool_registry")
+        if self.cause is None:
+            self.result, self.cause = attempt(self._run_agent, agent)
         if self.cause is not None:
             self.result = peek(self.engine, "last_result") or self.engine
+        if self.tools and is_agent(agent):
+            agent.tool_registry = own
         about = {"engine": self.engine, "cause": self.cause, "seen": self.seen}
         told, error = attempt(lambda: tell(self.result, self.config, **about))
         return told if error is None else tell(None, self.config, cause=error)
 
-    def _run_made(self, make: Callable[[], Any]) -> Any:
-        agent = make()
+    def _run_agent(self, agent: Any) -> Any:
         if not is_agent(agent):
             raise SnowlCompatError(f"expected an agent, the factory gave {kind_of(agent)}")
-        own = peek(agent, "tool_registry")
-        try:
-            return self._run_agent(agent)
-        finally:
-            if self.tools:
-                agent.tool_registry = own
-
-    def _run_agent(self, agent: Any) -> Any:
         settings = {**(self.config.engine_kwargs or {})}
         options = {**(self.config.state_kwargs or {})}
         steps, tooled = self.config.max_steps, None

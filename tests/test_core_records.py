@@ -9,6 +9,7 @@ from engine_doubles import as_json
 from qitos_min import Action, ContextStrategy, Decision, HandoffContext, StateAdapter
 from qitos_min import EnvSpec, Task, TaskBudget, TaskResult
 from qitos_min.core.agent_spec import AgentSpec
+from qitos_min.core.env import EnvSpec
 from qitos_min.core.errors import ErrorCategory, QitosRuntimeError, RuntimeErrorInfo
 from qitos_min.core.history import History, HistoryMessage
 from qitos_min.core.task import TaskResource

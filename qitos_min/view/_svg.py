@@ -126,12 +126,12 @@ def score_lines(rows: Sequence[Any]) -> dict[str, list[tuple[float, float | None
     are 0 and 1 unless some lie outside.
     """
     steps = [row["step_id"] for row in rows]
-    span = max(max(steps) - min(steps), 1)
+    start, span = min(steps), max(max(steps) - min(steps), 1)
     limits = _limits(rows)
     lines: dict[str, list[tuple[float, float | None, Any]]] = {}
     for row in rows:
         down = None if row["score"] is None else _down(row["score"], *limits)
-        across = 100 * (row["step_id"] - min(steps)) / span
+        across = 100 * (row["step_id"] - start) / span
         lines.setdefault(row["critic_name"], []).append((across, down, row))
     return lines
 

@@ -307,7 +307,7 @@ class RunThreads:
         """None when the work has ended, else why it is not waited for any longer."""
         started = time.monotonic()
         token = None if patient else self._token
-        watched = getattr(token, "watched", set())
+        watched: set[Any] = getattr(token, "watched", set())
         watched.add(work.wake)
         try:
             while work.found is None:

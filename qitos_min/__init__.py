@@ -90,7 +90,9 @@ __version__ = "0.1.0"
 _PACKAGES = ("core", "engine", "kit", "models", "render", "snowl", "trace", "view")
 _HOME = {
     **dict.fromkeys(__all__, "core"),
-    **dict.fromkeys(("ContextConfig", "Engine", "EngineResult", "RuntimeBudget", "StepSummary"), "engine"),
+    **dict.fromkeys(
+        ("ContextConfig", "Engine", "EngineResult", "RuntimeBudget", "StepSummary"), "engine"
+    ),
 }
 """The package of each name."""
 

@@ -7,7 +7,7 @@ import pytest
 from engine_doubles import as_json
 
 from qitos_min import Action, ContextStrategy, Decision, HandoffContext, StateAdapter
-from qitos_min import Task, TaskBudget, TaskResult
+from qitos_min import EnvSpec, Task, TaskBudget, TaskResult
 from qitos_min.core.agent_spec import AgentSpec
 from qitos_min.core.env import EnvSpec
 from qitos_min.core.errors import ErrorCategory, QitosRuntimeError, RuntimeErrorInfo

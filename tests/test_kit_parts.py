@@ -18,7 +18,6 @@ from qitos_min.kit.planning import (
     format_action,
     parse_numbered_plan,
     set_final,
-    set_if_empty,
 )
 
 
@@ -61,9 +60,7 @@ def test_a_log_is_never_shared():
 def test_fields_of_a_state_are_set():
     state = StateSchema(task="t")
     set_final(state, "done")
-    set_if_empty(state, "final_result", "other")
-    set_if_empty(state, "fresh", 1)
-    assert (state.final_result, state.fresh) == ("done", 1)
+    assert state.final_result == "done"
 
 
 @pytest.mark.parametrize(

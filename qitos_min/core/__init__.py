@@ -12,8 +12,6 @@ from .errors import (
     ParseExecutionError,
     QitosRuntimeError,
     RuntimeErrorInfo,
-)
-from .errors import (
     StateExecutionError,
     StopReason,
     SystemExecutionError,
@@ -29,8 +27,17 @@ from .shared_memory import InMemorySharedMemory, SharedMemoryManager
 from .spec import BenchmarkRunResult, ExperimentSpec, RunSpec
 from .state import StateMigrationError, StateSchema, StateValidationError
 from .task import Task, TaskBudget, TaskResource, TaskResult
-from .tool import BaseTool, FunctionTool, RetryPolicy, ToolMeta
-from .tool import ToolPermission, ToolPermissionSpec, ToolSpec, build_tool_spec, tool
+from .tool import (
+    BaseTool,
+    FunctionTool,
+    RetryPolicy,
+    ToolMeta,
+    ToolPermission,
+    ToolPermissionSpec,
+    ToolSpec,
+    build_tool_spec,
+    tool,
+)
 from .tool_registry import ToolRegistry
 from .tool_result import ToolResult, ToolResultContractError
 from .tool_schema import function_schema, parse_docstring, type_to_json_schema

@@ -93,13 +93,12 @@ def write_new(path: Path, data: bytes, like: Path | None) -> None:
 
 
 class Folder:
-    """The file operations of one folder.
+    """The file operations of one folder, which must exist (NotADirectoryError).
 
     Every ``name`` is relative to the folder, or absolute and inside it. With
     ``protect``, names such as ``.git`` and ``.env`` are out of reach. Every operation
     raises ``FileRefusal`` with the code ``path_outside_workspace``, ``protected_path``
-    or ``stale_file``, and OSError for what the system refuses; the constructor raises
-    NotADirectoryError when ``root`` is not an existing folder.
+    or ``stale_file``, and OSError for what the system refuses.
     """
 
     def __init__(self, root: _Name, *, protect: bool = False) -> None:
@@ -142,8 +141,8 @@ class Folder:
     def locked(self, name: _Name) -> Iterator[None]:
         """Keep other writers away from the folder of a file, if there is one.
 
-        The thread that is inside may enter again. Raises ``TimeoutError`` when others
-        stay for 10 s. Programs that take no lock, such as commands, are not kept away.
+        The thread that is inside may enter again. Programs that take no lock, such as
+        commands, are not kept away. Raises ``TimeoutError`` when others stay for 10 s.
         """
         folder = self.find(name).parent
         mine = vars(self._mine).setdefault("folders", set())
@@ -192,7 +191,8 @@ class Folder:
 
     def list_files(self, name: _Name = ".", limit: int = 200) -> list[str]:
         """Up to ``limit`` files below a folder, as ``/`` paths relative to the root."""
-        start, found = self.find(name), []
+        start = self.find(name)
+        found: list[str] = []
         if not start.is_dir():
             raise OSError(errno.ENOTDIR, "not a folder", str(name))
         for folder, folders, files in os.walk(start):
@@ -212,10 +212,9 @@ class Folder:
 def lock_of(folder: Path) -> Iterator[None]:
     """Hold the system's lock of a folder, which ends with the process that has it.
 
-    The folder itself is locked, so that nothing lies about and every way to it leads to
-    one lock. Where that cannot be, as on Windows, it is a file in the folder for
-    temporary files, named after the real path. Raises ``TimeoutError`` when others
-    hold it for longer than 10 seconds, and OSError when nothing can be locked.
+    Where a folder cannot be locked, as on Windows, a file in the folder for temporary
+    files is, named after the real path. Raises ``TimeoutError`` when others hold it for
+    longer than 10 seconds, and OSError when nothing can be locked.
     """
     end, pause = time.monotonic() + _LOCK_WAIT_S, 0.001
     descriptor, held = _begin(folder)

@@ -95,7 +95,8 @@ def edit_bytes(
         text = f"old text occurs in {least}{len(spans)} places, expected one (or replace all)"
         raise FileRefusal("ambiguous_edit", text)
     own = _own_line_end(data)
-    pieces, done = [], 0
+    done = 0
+    pieces: list[bytes] = []
     for start, end in spans:
         pieces += data[done:start], _with_line_ends(new, data[start:end], own)
         done = end
@@ -105,8 +106,8 @@ def edit_bytes(
     return edited, len(spans)
 
 
-def replace_lines(data: bytes, start: int, end: int, new: str) -> bytes:
-    """Put ``new`` in the place of the lines ``start`` to ``end``, counted from 1.
+def replace_lines(data: bytes, start: int, end: int, new: str) -> tuple[bytes, int]:
+    """The same for the lines ``start`` to ``end``, counted from 1, as one place.
 
     With ``end`` one below ``start`` it is inserted before the line ``start``, which may
     be one behind the last. Raises ``FileRefusal``: ``invalid_edit`` for lines that are
@@ -120,15 +121,16 @@ def replace_lines(data: bytes, start: int, end: int, new: str) -> bytes:
     marks = [len(bom), *(place for place in ends if place < len(data))]
     lines = [data[a:b] for a, b in zip(marks, [*marks[1:], len(data)]) if b > a]
     if not 1 <= start <= end + 1 <= len(lines) + 1:
-        text = f"lines {start} to {end} are not in the file, it has {len(lines)}"
-        raise FileRefusal("invalid_edit", text)
+        wrong = f"lines {start} to {end} are not in the file, it has {len(lines)}"
+        raise FileRefusal("invalid_edit", wrong)
     own = _own_line_end(data)
     text = _with_line_ends(new, b"", own)
-    if text and not text.endswith((b"\r", b"\n")) and end < len(lines):
+    whole = not lines or lines[-1].endswith((b"\r", b"\n"))
+    if text and lines and not text.endswith((b"\r", b"\n")) and (whole or end < len(lines)):
         text += own
-    if text and end == start - 1 == len(lines) and lines and not _LINE_END.search(lines[-1]):
+    if text and not whole and start > len(lines):
         text = own + text
-    return bom + b"".join([*lines[: start - 1], text, *lines[end:]])
+    return bom + b"".join([*lines[: start - 1], text, *lines[end:]]), 1
 
 
 def _spans(data: bytes, old: str, most: int | None) -> Iterator[tuple[int, int]]:

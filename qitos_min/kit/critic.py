@@ -29,36 +29,25 @@ class PassThroughCritic(Critic):
 
 
 class SelfReflectionCritic(Critic):
-    """Asks for another try when a tool failed, a few times in a row.
-
-    ``max_retries`` is the number of retries in a row; after that the run stops.
-    """
+    """Asks for another try when a tool failed; after ``max_retries`` in a row it stops."""
 
     def __init__(self, max_retries: int = 2) -> None:
         self.max_retries = max_retries
         self._retries = 0
 
     def evaluate(self, state: Any, decision: Any, results: list[Any]) -> CriticResult:
-        said = "; ".join(
-            f"{result['tool_name']}: {result['error']}"
-            for result in results
-            if isinstance(result, dict) and _FAILURE_KEYS == set(result)
-        )
-        if not said:
-            self._retries = 0
-            return CriticResult(reason="no tool failed")
-        if self._retries >= self.max_retries:
-            self._retries = 0
-            return CriticResult("stop", f"still failing: {said}", 0.0)
-        self._retries += 1
-        return _retry(said, retries=self._retries)
+        failed = [row for row in results if isinstance(row, dict) and _FAILURE_KEYS == set(row)]
+        said = "; ".join(f"{row['tool_name']}: {row['error']}" for row in failed)
+        verdict = _reflected(said or None, self._retries, self.max_retries)
+        self._retries = self._retries + 1 if verdict.action == "retry" else 0
+        return verdict
 
 
 class ReActSelfReflectionCritic(Critic):
     """Writes what went wrong to ``state.metadata["self_reflections"]``, and asks again.
 
-    ``max_retries`` is the number of retries of the whole run, which are counted in
-    ``state.metadata["reflection_retries"]``; after that the run stops.
+    The retries of the whole run are counted in ``state.metadata["reflection_retries"]``;
+    after ``max_retries`` the run stops.
     """
 
     def __init__(self, max_retries: int = 2) -> None:
@@ -66,13 +55,12 @@ class ReActSelfReflectionCritic(Critic):
 
     def evaluate(self, state: Any, decision: Any, results: list[Any]) -> CriticResult:
         said = _error_in(results)
-        if said is None:
-            return CriticResult(reason="no result holds an error")
-        done = ", ".join(map(format_action, getattr(decision, "actions", None) or []))
-        noted = f"{done or 'The step'} failed: {said}"
-        notes = state.metadata.setdefault("self_reflections", [])
-        state.metadata["self_reflections"] = [*notes, noted]
-        return _counted(state, noted, self.max_retries)
+        if said is not None:
+            done = ", ".join(map(format_action, getattr(decision, "actions", None) or []))
+            said = f"{done or 'The step'} failed: {said}"
+            notes = state.metadata.get("self_reflections", [])
+            state.metadata["self_reflections"] = [*notes, said]
+        return _counted(state, said, self.max_retries)
 
 
 @critic
@@ -84,10 +72,7 @@ def pass_through_critic(state: Any, decision: Any, results: list[Any]) -> Critic
 @critic
 def self_reflection_critic(state: Any, decision: Any, results: list[Any]) -> CriticResult:
     """Asks for another try while results hold an error, at most twice in a run."""
-    said = _error_in(results)
-    if said is None:
-        return CriticResult(reason="no result holds an error")
-    return _counted(state, said, 2)
+    return _counted(state, _error_in(results), 2)
 
 
 class ScoreCritic(Critic):
@@ -112,14 +97,19 @@ def _error_in(results: list[Any]) -> str | None:
     return next((str(error) for error in errors if error), None)
 
 
-def _counted(state: Any, said: str, most: int) -> CriticResult:
+def _counted(state: Any, said: str | None, most: int) -> CriticResult:
     retries = state.metadata.get("reflection_retries", 0)
+    verdict = _reflected(said, retries, most)
+    if verdict.action == "retry":
+        state.metadata["reflection_retries"] = retries + 1
+    return verdict
+
+
+def _reflected(said: str | None, retries: int, most: int) -> CriticResult:
+    if said is None:
+        return CriticResult(reason="nothing failed")
     if retries >= most:
         return CriticResult("stop", f"still failing: {said}", 0.0)
-    state.metadata["reflection_retries"] = retries + 1
-    return _retry(said, retries=retries + 1, max_retries=most)
-
-
-def _retry(said: str, **details: int) -> CriticResult:
     patch = f"The last step failed: {said}. Do it differently."
+    details = {"retries": retries + 1, "max_retries": most}
     return CriticResult("retry", said, 0.0, details=details, instruction_patch=patch)

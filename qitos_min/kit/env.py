@@ -28,10 +28,9 @@ _MAX_WRITTEN = 100_000_000
 
 
 class Processes:
-    """Runs shell commands in one folder: the ``process`` operations of an environment.
+    """Runs shell commands in one folder.
 
-    ``generation`` starts at 1 and grows with every ``stop``: what was granted to an
-    earlier one is void.
+    ``generation`` grows with every ``stop``: what an earlier one was granted is void.
     """
 
     def __init__(self, root: Path) -> None:
@@ -50,12 +49,9 @@ class Processes:
 
         Returns ``status`` (``success``; ``partial`` for an exit status other than 0;
         ``error`` with ``error``, and after the time limit ``timed_out``), ``command``,
-        ``returncode``, ``stdout``, ``stderr`` and ``truncated``. A command that runs
-        out of time, or would fill the disk with its output, is killed together with
-        what it started.
-
-        Raises:
-            ValueError: ``timeout`` is not a number above 0, or ``command`` holds NUL.
+        ``returncode``, ``stdout``, ``stderr`` and ``truncated``. A command that takes
+        too long, or writes more than 100 MB, is killed together with what it started.
+        Raises ValueError for a ``timeout`` that is not a number above 0, and for NUL.
         """
         if type(timeout) not in (int, float) or not 0 < timeout < float("inf"):
             raise ValueError(f"timeout must be a number of seconds above 0, got {timeout!r}")
@@ -145,11 +141,9 @@ def _kill_tree(process: subprocess.Popen[bytes]) -> None:
 class HostEnv(Env):
     """A folder of this machine, worked on in place; commands are not isolated.
 
-    ``files`` is its group ``file``, which keeps names such as ``.git`` and ``.env`` out
-    of reach, and ``processes`` its group ``process``.
-
-    Raises:
-        NotADirectoryError: ``workspace_root`` is not an existing folder.
+    ``files`` (the operations ``file``) keeps names such as ``.git`` and ``.env`` out of
+    reach; ``processes`` are the operations ``process``. NotADirectoryError when
+    ``workspace_root`` is not an existing folder.
     """
 
     name = "host_env"
@@ -189,11 +183,9 @@ class WorkspaceEnv(HostEnv):
     ``input_digest`` is the SHA-256 of what was copied, in hexadecimal, and
     ``input_entries`` says for each path what it was. Links are copied as links; pipes,
     sockets and devices are left out. ``close`` removes the copy and publishes nothing.
-    ``artifact_store`` keeps what is published from here.
-
-    Raises:
-        NotADirectoryError: ``source`` is not an existing folder.
-        ValueError: ``source`` holds the folder for temporary files.
+    ``artifact_store`` keeps what is published from here. NotADirectoryError when
+    ``source`` is not an existing folder, ValueError when it holds the folder for
+    temporary files.
     """
 
     name = "workspace_env"
@@ -209,7 +201,9 @@ class WorkspaceEnv(HostEnv):
         try:
             shutil.copytree(self.source, copy, symlinks=True, ignore=_special_files)
             self.input_entries = {
-                path.relative_to(copy).as_posix(): entry_of(path) for path in _walk(copy)
+                Path(folder, name).relative_to(copy).as_posix(): entry_of(Path(folder, name))
+                for folder, folders, files in os.walk(copy)
+                for name in folders + files
             }
         except BaseException:
             self._home.cleanup()
@@ -230,12 +224,6 @@ def _special_files(folder: str, names: list[str]) -> list[str]:
     plain = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
     modes = {name: Path(folder, name).lstat().st_mode for name in names}
     return [name for name, mode in modes.items() if stat.S_IFMT(mode) not in plain]
-
-
-def _walk(root: Path) -> list[Path]:
-    return [
-        Path(folder, name) for folder, folders, files in os.walk(root) for name in folders + files
-    ]
 
 
 def entry_of(path: Path) -> str:

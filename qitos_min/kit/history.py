@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core._limits import check_count
 from ..core.history import History, HistoryMessage
 
 __all__ = ["History", "HistoryMessage", "WindowHistory"]
@@ -13,6 +14,7 @@ class WindowHistory(History):
     """Keeps the last ``window_size`` messages."""
 
     def __init__(self, window_size: int = 24) -> None:
+        check_count(window_size, "window_size", least=1)
         super().__init__()
         self.window_size = window_size
 

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from ..core._limits import check_count
 from ..core.memory import Memory, MemoryRecord
 
 __all__ = ["MarkdownFileMemory", "Memory", "MemoryRecord", "WindowMemory"]
@@ -16,6 +17,7 @@ class WindowMemory(Memory):
     """Keeps the last ``window_size`` records."""
 
     def __init__(self, window_size: int = 20) -> None:
+        check_count(window_size, "window_size", least=1)
         super().__init__()
         self.window_size = window_size
 
@@ -57,7 +59,7 @@ class MarkdownFileMemory(WindowMemory):
         fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`{3,}", text))])
         lines = [f"## Step {record.step_id}: {record.role}", "", fence + "text", text, fence, ""]
         if record.metadata:
-            lines.insert(1, f"\nmetadata: {record.metadata!r}")
+            lines.insert(1, f"- metadata: {record.metadata!r}")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write("\n".join(lines) + "\n")

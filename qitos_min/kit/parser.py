@@ -9,11 +9,6 @@ from ..core.decision import Decision
 
 __all__ = ["JsonDecisionParser", "ReActTextParser", "XmlDecisionParser"]
 
-_KEYS = frozenset(
-    "thought_keys reflection_keys action_keys final_keys xml_think_tags"
-    " xml_reflection_tags xml_action_tags xml_final_tags".split()
-)
-
 
 class _Parser:
     """Takes QitOS's options for other labels, which must be None: ours are fixed."""
@@ -22,7 +17,7 @@ class _Parser:
 
     def __init__(self, **labels: Any) -> None:
         for name, value in labels.items():
-            if name not in _KEYS:
+            if not name.endswith(("_keys", "_tags")):
                 raise TypeError(f"{type(self).__name__} takes no {name!r}")
             if value is not None:
                 raise ValueError(f"{name}: the labels of {self.protocol!r} are fixed, give None")

@@ -20,7 +20,6 @@ __all__ = [
     "format_action",
     "parse_numbered_plan",
     "set_final",
-    "set_if_empty",
 ]
 
 _NUMBERED = re.compile(r"^[ \t]*\d+[.)][ \t]+(.*\S)", re.MULTILINE)
@@ -54,12 +53,6 @@ def append_log(state: Any, field: str, item: str, max_items: int | None = None) 
 def set_final(state: Any, value: str) -> None:
     """Set ``state.final_result``."""
     state.final_result = value
-
-
-def set_if_empty(state: Any, field: str, value: Any) -> None:
-    """Set a field of a state that is missing or empty."""
-    if not getattr(state, field, None):
-        setattr(state, field, value)
 
 
 def parse_numbered_plan(text: str) -> list[str]:

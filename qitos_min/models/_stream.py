@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 __all__ = ["is_stream", "response_from_events"]
@@ -21,29 +22,34 @@ def is_stream(data: bytes, kind: str) -> bool:
 def response_from_events(data: bytes) -> _Object | None:
     """The response that the events add up to; None when they end before it does.
 
-    Raises ValueError for an event whose data is not JSON.
+    The data of an event is one line. Raises ValueError for one that is not JSON.
     """
     response: _Object = {}
+    choice: _Object = {"index": 0, "finish_reason": None}
     message: _Object = {"role": "assistant"}
-    choice: _Object = {"index": 0, "message": message, "finish_reason": None}
     calls: list[_Object] = []
     done = False
-    for text in _events(data):
-        if done := text == "[DONE]":
+    for text in re.findall(r"^\ufeff?data:[ \t]*(\S.*)", _text(data), re.MULTILINE):
+        if done := text.strip() == "[DONE]":
             break
         chunk = _object(json.loads(text))
         response |= {k: v for k, v in chunk.items() if k != "choices" and v is not None}
         for part in _objects(chunk.get("choices")):
             if part.get("index") in (0, None):
-                _take(part, choice, calls)
+                kept = ("finish_reason", "usage", "error")
+                choice |= {k: part[k] for k in kept if part.get(k) is not None}
+                _take(_object(part.get("delta") or part.get("message")), message, calls)
     if calls:
-        kept = [{k: v for k, v in call.items() if k != "place"} for call in calls]
-        message["tool_calls"] = [{"type": "function", **call} for call in kept]
+        message["tool_calls"] = [{k: v for k, v in c.items() if k != "place"} for c in calls]
     if response.get("error"):
         return response
     if not done and choice["finish_reason"] is None:
         return None
-    return {**response, "choices": [choice]}
+    return {**response, "choices": [{**choice, "message": message}]}
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _object(value: object) -> _Object:
@@ -54,54 +60,23 @@ def _objects(value: object) -> list[_Object]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _events(data: bytes) -> list[str]:
-    """The data of each event; comments and the other fields mean nothing here."""
-    text = data.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n")
-    found: list[str] = []
-    for block in text.replace("\r", "\n").split("\n\n"):
-        lines = [
-            line.removeprefix("data:").removeprefix(" ")
-            for line in block.split("\n")
-            if line.startswith("data:")
+def _take(delta: _Object, message: _Object, calls: list[_Object]) -> None:
+    """Add what a chunk brings to the message and its calls."""
+    _grow(message, {k: v for k, v in delta.items() if k not in ("role", "tool_calls")})
+    for piece in _objects(delta.get("tool_calls")):
+        place, call_id = piece.get("index"), piece.get("id")
+        function = _object(piece.get("function"))
+        # Its index, its id or its name tells a call from the others.
+        known = [
+            call
+            for call in calls
+            if call["place"] == place and (not call_id or call.get("id") in (None, call_id))
         ]
-        # Some servers leave out the empty line between events of one line each.
-        whole = len(lines) > 1 and all(line[:1] in ("{", "[") for line in lines)
-        found += lines if whole else ["\n".join(lines)]
-    return [event.strip() for event in found if event.strip()]
-
-
-def _take(part: _Object, choice: _Object, calls: list[_Object]) -> None:
-    """Add one choice of a chunk to the response's."""
-    for name in ("finish_reason", "usage", "error"):
-        if part.get(name) is not None:
-            choice[name] = part[name]
-    message = choice["message"]
-    found = part.get("delta") or part.get("message") or {"content": part.get("text")}
-    for name, value in _object(found).items():
-        if name == "tool_calls":
-            for piece in _objects(value):
-                _take_call(piece, calls)
-        elif name == "function_call" and isinstance(value, dict):
-            _grow(message.setdefault(name, {}), value)
-        elif name != "role":
-            _grow(message, {name: value})
-
-
-def _take_call(piece: _Object, calls: list[_Object]) -> None:
-    """Add a piece of a call, which its index, its id or its name tells from the others."""
-    place, call_id = piece.get("index"), piece.get("id")
-    function = _object(piece.get("function"))
-    known = [
-        call
-        for call in calls
-        if call["place"] == place and (not call_id or call.get("id") in (None, call_id))
-    ]
-    if not known or (place is None and not call_id and function.get("name")):
-        known = [{"place": place, "function": {}}]
-        calls += known
-    call = known[-1]
-    call |= {key: piece[key] for key in ("id", "type") if piece.get(key)}
-    _grow(call["function"], function)
+        if not known or (place is None and not call_id and function.get("name")):
+            known = [{"place": place, "type": "function", "function": {}}]
+            calls += known
+        known[-1].update({key: piece[key] for key in ("id", "type") if piece.get(key)})
+        _grow(known[-1]["function"], function)
 
 
 def _grow(target: _Object, pieces: _Object) -> None:

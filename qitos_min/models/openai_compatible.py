@@ -26,12 +26,17 @@ from .base import Model
 
 __all__ = ["OpenAICompatibleModel"]
 
+_AGENT = f"qitos-min/{__version__}"
 _MAX_REPLY = 16 * 1024 * 1024
 _MAX_ERROR = 64 * 1024
 _MAX_SHOWN = 300
 _FIRST_WAIT_S = 0.5
 _MAX_BACKOFF_S = 8.0
 _MAX_RETRY_AFTER_S = 60.0
+_URL = re.compile(
+    r"https?://(\[[0-9A-Fa-f:.]+\]|[\w-]+(\.[\w-]+)*\.?)(:(?P<port>[0-9]{1,5}))?(/[!-~]*)?",
+    re.ASCII,
+)
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -39,13 +44,12 @@ class OpenAICompatibleModel(Model):
     """A chat model: calling it gives text, ``call_raw`` the whole chat response.
 
     Without ``base_url`` the environment's OPENAI_BASE_URL and OPENAI_API_KEY are taken.
-    ``system_prompt`` stands before messages that begin with none; it, ``temperature``
-    and ``max_tokens`` are sent where they are given. ``timeout`` (or ``timeout_s``)
-    bounds one attempt in seconds; 408, 429, 5xx, timeouts and broken connections are
-    tried again ``max_retries`` times, after the server's ``Retry-After`` (at most 60 s)
-    or a growing pause, waited with ``sleep``. The key is sent as a Bearer header and
-    held nowhere that can be printed, dumped or pickled; redirects are refused, so that
-    it reaches no other host.
+    ``system_prompt`` stands before messages that begin with none. ``timeout`` (or
+    ``timeout_s``) bounds one attempt in seconds; 408, 429, 5xx, timeouts and broken
+    connections are tried again ``max_retries`` times, after the server's
+    ``Retry-After`` (at most 60 s) or a growing pause, waited with ``sleep``. The key is
+    held nowhere that can be printed, dumped or pickled, and no redirect is followed
+    with it.
     """
 
     def __init__(
@@ -135,12 +139,9 @@ class OpenAICompatibleModel(Model):
             return self._unreachable(error)
         if data is None:
             return _Failure(f"the reply of {self._url} exceeds {_MAX_REPLY} bytes")
-        outcome = self._decoded(data, kind)
-        if isinstance(outcome, _Failure) and outcome.retry:
-            return outcome._replace(wait_s=wait_s)
-        return outcome
+        return self._decoded(data, kind, wait_s)
 
-    def _decoded(self, data: bytes, kind: str) -> dict[str, Any] | _Failure:
+    def _decoded(self, data: bytes, kind: str, wait_s: float | None) -> dict[str, Any] | _Failure:
         """The response in a body that arrived whole."""
         streamed = is_stream(data, kind)
         try:
@@ -152,16 +153,16 @@ class OpenAICompatibleModel(Model):
             text = f"the reply of {self._url} is not JSON: {why}, it starts with {start!r}"
             return _Failure(text)
         if streamed and response is None:
-            return _Failure(f"the stream of {self._url} broke off", retry=True)
+            return _Failure(f"the stream of {self._url} broke off", True, wait_s)
         if not isinstance(response, dict):
             kind = type(response).__name__
             return _Failure(f"the reply of {self._url} is {kind}, expected an object")
         found = None if response.get("choices") else server_error(response)
-        if found is not None:
-            status = f" {found.status}" if found.status else ""
-            said = f"{self._url} answered with an error{status}: {self._said(found.message)}"
-            return _Failure(said, retry=found.passing)
-        return response
+        if found is None:
+            return response
+        status = f" {found.status}" if found.status else ""
+        said = f"{self._url} answered with an error{status}: {self._said(found.message)}"
+        return _Failure(said, found.passing, wait_s)
 
     def _refused(self, error: HTTPError, end: float) -> _Failure:
         """What an HTTP status other than success means."""
@@ -173,11 +174,9 @@ class OpenAICompatibleModel(Model):
         if 300 <= error.code < 400:
             target = self._said(error.headers.get("Location") or "")
             said = f"redirects are not followed, this one leads to {target!r}"
-        return _Failure(
-            f"HTTP {error.code} from {self._url}: {said}",
-            retry=error.code in (408, 429) or error.code >= 500,
-            wait_s=_retry_after(error.headers.get("Retry-After")),
-        )
+        passing = error.code in (408, 429) or error.code >= 500
+        wait_s = _retry_after(error.headers.get("Retry-After"))
+        return _Failure(f"HTTP {error.code} from {self._url}: {said}", passing, wait_s)
 
     def _unreachable(self, error: OSError | HTTPException) -> _Failure:
         """What a failure below HTTP means."""
@@ -222,9 +221,7 @@ def _keyed(
     opener = build_opener(_NoRedirect(), *([ProxyHandler({})] if local else []))
 
     def send(body: bytes, timeout_s: float) -> HTTPResponse:
-        agent = f"qitos-min/{__version__}"
-        headers = {"Content-Type": "application/json", "User-Agent": agent}
-        request = Request(url, body, headers)
+        request = Request(url, body, {"Content-Type": "application/json", "User-Agent": _AGENT})
         if key:
             request.add_unredirected_header("Authorization", f"Bearer {key}")
         response: HTTPResponse = opener.open(request, timeout=timeout_s)
@@ -255,17 +252,12 @@ def _checked_url(url: object) -> str:
         raise ValueError(f"{wrong}; neither it nor OPENAI_BASE_URL is given")
     if not isinstance(url, str):
         raise ValueError(f"{wrong}, got {type(url).__name__}")
-    try:
-        parts = urlsplit(url)
-        host, port = (parts.hostname or "").encode("idna"), parts.port
-    except ValueError:
-        raise ValueError(wrong) from None
     if "@" in url.partition("//")[2].partition("/")[0]:
         raise ValueError(f"{wrong} without a user name or password, use api_key")
     if "?" in url or "#" in url:
         raise ValueError(f"{wrong} without a query or fragment")
-    plain = url.isascii() and url.isprintable() and " " not in url
-    if parts.scheme not in ("http", "https") or not host or port == 0 or not plain:
+    found = _URL.fullmatch(url)
+    if found is None or not 0 < int(found["port"] or 1) < 65536:
         raise ValueError(wrong if "@" in url else f"{wrong}, got {url!r}")
     return url.rstrip("/")
 

@@ -15,7 +15,7 @@ from ._files import EDITS, READS, attempt, changed, ran, read, written
 __all__ = ["EnvToolSet"]
 
 _Context = dict[str, Any] | None
-_FILE = {"required_ops": ["file"]}
+_FILE: dict[str, Any] = {"required_ops": ["file"]}
 
 
 class EnvToolSet:
@@ -121,8 +121,10 @@ def _ops(context: _Context, group: str) -> Any:
     """The environment's operations of a group, or the result that says there are none."""
     env = (context or {}).get("env")
     ops = None if env is None else env.get_ops(group)
-    text = f"this tool needs an environment with {group!r} operations"
-    return ops or ToolResult.semantic_error(code="env_required", error=text)
+    if ops is None:
+        text = f"this tool needs an environment with {group!r} operations"
+        return ToolResult.semantic_error(code="env_required", error=text)
+    return ops
 
 
 def _on_file(

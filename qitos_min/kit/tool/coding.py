@@ -27,7 +27,8 @@ _PROFILES = {
 }
 _ABSENT = ("include_notebook", "include_tasks", "enable_lsp", "enable_tasks")
 _WEB = ("enable_web", "include_http_tools")
-_OPTIONS = (*_ABSENT, *_WEB, "expose_legacy_aliases", "expose_modern_names")
+_EXPOSE = ("expose_legacy_aliases", "expose_modern_names")
+_OPTIONS = (*_ABSENT, *_WEB, *_EXPOSE)
 _MOST_LISTED = 1000
 _MOST_MATCHES = 100
 
@@ -38,9 +39,10 @@ class CodingToolSet:
     ``shell_timeout`` is the time limit of a command in seconds. ``auto_approve=False``
     makes every tool that changes files or runs commands ask for approval. ``profile``
     is ``full``, or ``editor`` without ``Read``, ``Edit``, whole files and commands.
-    ``include_web`` (or ``enable_web``) adds ``HTTPGet`` and ``HTMLExtractText``. True
-    for another option of QitOS, of notebooks, tasks or a language server, asks for what
-    is not here.
+    ``include_web`` (or ``enable_web``) adds ``HTTPGet`` and ``HTMLExtractText``.
+    ``expose_modern_names=False`` leaves ``Read`` and ``Edit`` out,
+    ``expose_legacy_aliases=False`` the others. Notebooks, tasks and language servers,
+    which QitOS has options for, are not here.
 
     Raises:
         NotADirectoryError: ``workspace_root`` is not an existing folder.
@@ -71,7 +73,8 @@ class CodingToolSet:
         self._files = Folder(workspace_root)
         self._processes = Processes(self._files.root)
         self._timeout = shell_timeout
-        self._names = _PROFILES[profile]
+        shown = {name: options.get(name, True) for name in _EXPOSE}
+        self._names = [n for n in _PROFILES[profile] if shown[_EXPOSE[n[0].isupper()]]]
         self._web = include_web or any(options.get(name) for name in _WEB)
         self._auto_approve = auto_approve
 
@@ -112,15 +115,15 @@ class CodingToolSet:
             replace_all: Replace every occurrence.
             expected_sha256: SHA-256 that the file must still have, in hexadecimal.
         """
-        return self._change(
-            file_path,
-            lambda data: edit_bytes(data, old_string, new_string, replace_all, expected_sha256),
-        )
+
+        def change(data: bytes) -> tuple[bytes, int]:
+            return edit_bytes(data, old_string, new_string, replace_all, expected_sha256)
+
+        return self._change(file_path, change, None)
 
     def _change(
-        self, path: str, change: Callable[[bytes], tuple[bytes, int]], message: str = ""
+        self, path: str, change: Callable[[bytes], tuple[bytes, int]], told: Any
     ) -> ToolResult:
-        told = _told(path=path, message=message) if message else None
         return attempt("edit", path, lambda: changed(self._files, path, change, told))
 
     @function_tool(**READS)
@@ -155,8 +158,8 @@ class CodingToolSet:
     @function_tool(**EDITS)
     def str_replace(self, path: str, old_str: str, new_str: str = "") -> ToolResult:
         """Replace a text that occurs once in a file, exactly as it is there."""
-        message = f"Replaced one occurrence in {path}"
-        return self._change(path, lambda data: edit_bytes(data, old_str, new_str), message)
+        told = _told(path=path, message=f"Replaced one occurrence in {path}")
+        return self._change(path, lambda data: edit_bytes(data, old_str, new_str), told)
 
     @function_tool(**EDITS)
     def insert(self, path: str, insert_line: int, new_str: str) -> ToolResult:
@@ -167,12 +170,9 @@ class CodingToolSet:
             insert_line: Number of the line before the text, or 0 for the beginning.
             new_str: The text.
         """
-        message = f"Inserted after line {insert_line} in {path}"
-
-        def change(data: bytes) -> tuple[bytes, int]:
-            return replace_lines(data, insert_line + 1, insert_line, new_str), 1
-
-        return self._change(path, change, message)
+        at = insert_line
+        told = _told(path=path, message=f"Inserted after line {at} in {path}")
+        return self._change(path, lambda data: replace_lines(data, at + 1, at, new_str), told)
 
     @function_tool(**EDITS)
     def replace_lines(
@@ -186,13 +186,9 @@ class CodingToolSet:
             end_line: Number of the last line, which is replaced too.
             replacement: The text to put in their place.
         """
-        message = f"Replaced lines {start_line} to {end_line} in {path}"
-
-        def change(data: bytes) -> tuple[bytes, int]:
-            end = end_line if end_line >= start_line else -1
-            return replace_lines(data, start_line, end, replacement), 1
-
-        return self._change(path, change, message)
+        told = _told(path=path, message=f"Replaced lines {start_line} to {end_line} in {path}")
+        end = end_line if end_line >= start_line else -1
+        return self._change(path, lambda d: replace_lines(d, start_line, end, replacement), told)
 
     @function_tool(**READS)
     def search(self, path: str, keyword: str) -> ToolResult:

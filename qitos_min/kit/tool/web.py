@@ -21,11 +21,10 @@ _SILENT = frozenset({"script", "style", "noscript", "template"})
 
 
 class HTTPGet(BaseTool):
-    """Gets a page by HTTP or HTTPS.
+    """Gets a page by HTTP or HTTPS; one of more than 2,000,000 bytes is cut.
 
     Takes ``headers`` for every request, the ``timeout`` in seconds of a whole request,
-    and how many times a connection that failed is tried again. What is longer than
-    2,000,000 bytes is cut, and ``truncated`` says so.
+    and how many times a connection that failed is tried again.
     """
 
     name = "http_get"
@@ -41,19 +40,19 @@ class HTTPGet(BaseTool):
         *,
         needs_approval: bool = False,
     ) -> None:
-        self._headers = dict(headers or {})
+        self._headers = {"User-Agent": "qitos-min", **(headers or {})}
         self._timeout = timeout
-        self._tries = 1 + max_retries
+        self._tries = 1 + max(max_retries, 0)
         self.needs_approval = needs_approval
         super().__init__()
 
-    def run(
+    def run(  # type: ignore[override]
         self, url: str, params: dict[str, Any] | None = None, headers: dict[str, str] | None = None
     ) -> ToolResult:
         """Get one page.
 
         Args:
-            url: Its address, beginning with http:// or https://.
+            url: Its address, which begins with http:// or https://.
             params: Values for the query of the address.
             headers: Further request headers.
         """
@@ -62,18 +61,17 @@ class HTTPGet(BaseTool):
         if not _is_web(url):
             text = f"url must begin with http:// or https://, got {url!r}"
             return ToolResult.semantic_error(code="invalid_url", error=text)
-        error: Exception | None = None
+        text, request = "", Request(url, headers={**self._headers, **(headers or {})})
         for _ in range(self._tries):
             try:
-                return _fetched(url, {**self._headers, **(headers or {})}, self._timeout)
-            except HTTPError as refused:
-                with refused:
-                    text = f"HTTP {refused.code} from {url}: {refused.reason}"
-                output = {"status": "error", "status_code": refused.code, "url": url}
+                return ToolResult(output=_fetched(request, self._timeout))
+            except HTTPError as error:
+                error.close()
+                text = f"HTTP {error.code} from {url}: {error.reason}"
+                output = {"status": "error", "status_code": error.code, "url": url}
                 return ToolResult.execution_error(code="http_error", error=text, output=output)
-            except (OSError, HTTPException, ValueError) as failed:
-                error = failed
-        text = f"cannot get {url}: {error or 'max_retries is below 0'}"
+            except (OSError, HTTPException, ValueError) as error:
+                text = f"cannot get {url}: {error}"
         return ToolResult.execution_error(code="http_failed", error=text, recoverable=True)
 
 
@@ -85,7 +83,9 @@ class HTMLExtractText(BaseTool):
     read_only = True
     concurrency_safe = True
 
-    def run(self, html: str, max_chars: int = 20000, keep_links: bool = False) -> dict[str, Any]:
+    def run(  # type: ignore[override]
+        self, html: str, max_chars: int = 20000, keep_links: bool = False
+    ) -> dict[str, Any]:
         """Take the text out of a page.
 
         Args:
@@ -116,9 +116,8 @@ class _WebOnly(HTTPRedirectHandler):
         return super().redirect_request(request, *args) if _is_web(args[-1]) else None
 
 
-def _fetched(url: str, headers: dict[str, str], timeout: float) -> ToolResult:
+def _fetched(request: Request, timeout: float) -> dict[str, Any]:
     end, data = time.monotonic() + timeout, b""
-    request = Request(url, headers={"User-Agent": "qitos-min", **headers})
     response: HTTPResponse
     with build_opener(_WebOnly()).open(request, timeout=timeout) as response:
         # read1 returns what is there, so that a dripping server meets the deadline.
@@ -126,15 +125,19 @@ def _fetched(url: str, headers: dict[str, str], timeout: float) -> ToolResult:
             data += piece
             if time.monotonic() > end:
                 raise TimeoutError(f"no complete page within {timeout:g} s")
-        encoding = response.headers.get_content_charset("utf-8")
-        kind = response.headers.get_content_type()
+    encoding = response.headers.get_content_charset("utf-8")
     try:
         text = data[:_MOST_BYTES].decode(encoding, "replace")
     except LookupError:
         text = data[:_MOST_BYTES].decode("utf-8", "replace")
-    output = {"status": "success", "url": response.url, "status_code": response.status}
-    output |= {"content_type": kind, "content": text, "truncated": len(data) > _MOST_BYTES}
-    return ToolResult(output=output)
+    return {
+        "status": "success",
+        "url": response.url,
+        "status_code": response.status,
+        "content_type": response.headers.get_content_type(),
+        "content": text,
+        "truncated": len(data) > _MOST_BYTES,
+    }
 
 
 class _Reader(HTMLParser):

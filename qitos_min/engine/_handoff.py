@@ -33,18 +33,25 @@ def filtered(
 
 
 def last_rounds(messages: list[HistoryMessage], rounds: int | None) -> list[HistoryMessage]:
-    """Return the messages of the last rounds; None is all, a round is a step."""
+    """Return the messages of the last rounds; None is all, a round is a step.
+
+    A round begins with another step, or where a message follows what was decided: a
+    history may hold the steps of earlier runs too, so ids alone do not tell.
+    """
     if rounds is None:
         return list(messages)
-    grouped: list[list[HistoryMessage]] = []
-    for message in messages:
-        # A history may hold the steps of earlier runs too, so ids alone do not tell.
-        decided = bool(grouped) and any(m.role == "assistant" for m in grouped[-1])
-        begins = decided and message.role in ("assistant", "user")
-        if not grouped or begins or message.step_id != grouped[-1][-1].step_id:
-            grouped.append([])
-        grouped[-1].append(message)
-    return [m for group in grouped[max(len(grouped) - rounds, 0) :] for m in group]
+    start, place = len(messages), len(messages)
+    while rounds > 0 and place > 0:
+        place -= 1
+        before = messages[place - 1] if place else None
+        if before is None or _begins(messages[place], before):
+            start, rounds = place, rounds - 1
+    return messages[start:]
+
+
+def _begins(message: HistoryMessage, before: HistoryMessage) -> bool:
+    decided = before.role in ("assistant", "tool")
+    return message.step_id != before.step_id or decided and message.role in ("assistant", "user")
 
 
 def _summary(messages: list[HistoryMessage]) -> HistoryMessage:

@@ -34,10 +34,14 @@ def exact(value: Any, levels: int = _LEVELS) -> Any:
     levels -= 1
     if kind is not dict:
         return [exact(item, levels) for item in value]
-    for key in value:
+    made = {}
+    for key, item in value.items():
         if type(key) is not str or not key.isascii():
             raise ValueError("a key is not plain")
-    return {key: exact(item, levels) for key, item in value.items()}
+        # What is most of all values needs no call.
+        leaf = item is None or (kind := type(item)) is bool or kind is str and item.isascii()
+        made[key] = item if leaf else exact(item, levels)
+    return made
 
 
 def plain(value: Any) -> Any:

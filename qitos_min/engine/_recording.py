@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from datetime import datetime, timezone
 from typing import Any
 
 from ..core._foreign import error_text, guarded
 from ..core.errors import ErrorCategory
 from .hooks import listeners
-from .states import RuntimeEvent, RuntimePhase, StepRecord, utc_now
+from .states import RuntimeEvent, RuntimePhase, StepRecord
 
 __all__ = ["LOG", "Recording"]
 
@@ -40,12 +41,17 @@ class Recording:
         self.memory = getattr(engine.agent, "memory", None)
         self.listeners = listeners(engine.watchers())
         self.started = time.monotonic()
-        self.ts = utc_now()
+        self.ts = ""
         """The time of events, taken when something begins or ends that takes time."""
+        self._second = (0, "")
+        self.stamp()
 
     def stamp(self) -> None:
-        """Take the time for the events that follow."""
-        self.ts = utc_now()
+        """Take the time for the events that follow, as ``utc_now`` tells it."""
+        second, micros = divmod(time.time_ns() // 1000, 1_000_000)
+        if second != self._second[0]:
+            self._second = (second, datetime.fromtimestamp(second, timezone.utc).isoformat()[:19])
+        self.ts = f"{self._second[1]}.{micros:06d}+00:00"
 
     def emit(self, phase: RuntimePhase, *, error: str | None = None, **payload: Any) -> None:
         """Record an event; the values in ``payload`` must be plain and are shared.

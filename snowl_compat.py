@@ -48,24 +48,10 @@ from operator import attrgetter, itemgetter
 if sys.version_info < (3, 10):
     raise ImportError("snowl_compat needs Python 3.10 or newer")
 
-__all__ = [
-    "Issue",
-    "PAYLOAD_SCHEMA",
-    "SCHEMA_VERSION",
-    "SnowlCompatError",
-    "__version__",
-    "build_payload",
-    "critic_traces",
-    "dumps",
-    "engine_config",
-    "export_json",
-    "handoff_traces",
-    "load_payload",
-    "read_run",
-    "to_json_value",
-    "tool_permissions",
-    "validate_payload",
-]
+__all__ = ["Issue", "PAYLOAD_SCHEMA", "SCHEMA_VERSION", "SnowlCompatError"]
+__all__ += ["__version__", "build_payload", "critic_traces", "dumps", "engine_config"]
+__all__ += ["export_json", "handoff_traces", "load_payload", "read_run"]
+__all__ += ["to_json_value", "tool_permissions", "validate_payload"]
 
 __version__ = "0.2.0"
 SCHEMA_VERSION = "1.0"
@@ -632,7 +618,9 @@ class _Reading:
 
     def json(self, rows: "list[Any]", level: int = 0) -> str:
         """The text of the array of rows, which come with their places."""
-        text = _strict_text([row for row, _ in rows], level - 1)
+        made = [row for row, _ in rows]
+        held = [value for row in made for value in row.values()]
+        text = _strict_text(made, level, held)  # The keys of rows are our own.
         if text or len(rows) < 2:
             return text or _encode([self.convert(row, at, level) for row, at in rows])
         half = len(rows) // 2  # One bad row must not cost the others.
@@ -838,16 +826,15 @@ def _check(value: "Any", level: int) -> None:
     if isinstance(value, dict):
         "".join(value)
         value = value.values()
-    if not _SCALARS.issuperset(map(type, value)):
-        for item in value:
-            if type(item) not in _SCALARS and isinstance(item, (dict, list, tuple)):
-                _check(item, level + 1)
+    for item in [item for item in value if type(item) not in _SCALARS]:
+        if isinstance(item, (dict, list, tuple)):
+            _check(item, level + 1)
 
 
-def _strict_text(value: "Any", level: int) -> "str | None":
+def _strict_text(value: "Any", level: int, held: "Any" = None) -> "str | None":
     """The JSON text of a dict or list, or None if it has to be walked first."""
     try:
-        _check(value, level)
+        _check(value if held is None else held, level)
         text = _encode(value)
         return text if text.isascii() or text.encode("utf-8") else None
     except Exception:  # Also what a value's own method raises.

@@ -307,7 +307,7 @@ class RunThreads:
         """None when the work has ended, else why it is not waited for any longer."""
         started = time.monotonic()
         token = None if patient else self._token
-        watched = getattr(token, "watched", set())
+        watched: set[Any] = getattr(token, "watched", set())
         watched.add(work.wake)
         try:
             while work.found is None:
@@ -370,18 +370,9 @@ def settled(value: Any) -> Any:
 
 def settled_alone(value: Any) -> Any:
     """The same on a loop that lives for this value only."""
-    import asyncio  # Only asynchronous code pays for it.
-
-    async def settle() -> _Outcome:
-        AT_WORK.set(None)  # The run's loop may be waiting for this value.
-        asyncio.get_running_loop().set_default_executor(DaemonThreads())
-        return await _found(value)
-
+    threads = RunThreads()
+    threads._around = None
     try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return _given(asyncio.run(settle()))
-    # A loop runs in this thread and cannot be entered again.
-    done, context = _Signals(), contextvars.copy_context()
-    _thread(lambda: done.put(outcome(context.run, asyncio.run, settle())))
-    return _given(_given(_received(done)))
+        return threads.caller.settled(value)
+    finally:
+        threads.close()

@@ -82,11 +82,9 @@ class QitosRuntimeError(Exception):
     def __init__(
         self, message: str | RuntimeErrorInfo, category: ErrorCategory = ErrorCategory.SYSTEM
     ) -> None:
+        self.info = message if isinstance(message, RuntimeErrorInfo) else None
         if isinstance(message, RuntimeErrorInfo):
-            self.info: RuntimeErrorInfo | None = message
-            message, category = message.message, message.category
-        else:
-            self.info = None
+            category, message = message.category, message.message
         super().__init__(message)
         self.message = message
         self.category = category

@@ -17,17 +17,25 @@ if TYPE_CHECKING:
         AgentRegistry,
         AgentSpec,
         BaseTool,
+        BenchmarkRunResult,
         ContextStrategy,
         Decision,
         Env,
+        EnvSpec,
+        ExperimentSpec,
         HandoffContext,
+        History,
+        HistoryPolicy,
+        Memory,
         Observation,
         QitosRuntimeError,
+        RunSpec,
         StateAdapter,
         StateSchema,
         StopReason,
         Task,
         TaskBudget,
+        TaskResource,
         TaskResult,
         ToolMeta,
         ToolPermission,
@@ -36,7 +44,7 @@ if TYPE_CHECKING:
         function_tool,
         tool,
     )
-    from .engine import Engine, EngineResult, StepSummary
+    from .engine import ContextConfig, Engine, EngineResult, RuntimeBudget, StepSummary
 
 __all__ = [
     "Action",
@@ -44,20 +52,30 @@ __all__ = [
     "AgentRegistry",
     "AgentSpec",
     "BaseTool",
+    "BenchmarkRunResult",
+    "ContextConfig",
     "ContextStrategy",
     "Decision",
     "Engine",
     "EngineResult",
     "Env",
+    "EnvSpec",
+    "ExperimentSpec",
     "HandoffContext",
+    "History",
+    "HistoryPolicy",
+    "Memory",
     "Observation",
     "QitosRuntimeError",
+    "RunSpec",
+    "RuntimeBudget",
     "StateAdapter",
     "StateSchema",
     "StepSummary",
     "StopReason",
     "Task",
     "TaskBudget",
+    "TaskResource",
     "TaskResult",
     "ToolMeta",
     "ToolPermission",
@@ -69,10 +87,12 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_PACKAGES = ("core", "engine", "kit", "models", "snowl", "trace", "view")
+_PACKAGES = ("core", "engine", "kit", "models", "render", "snowl", "trace", "view")
 _HOME = {
     **dict.fromkeys(__all__, "core"),
-    **dict.fromkeys(("Engine", "EngineResult", "StepSummary"), "engine"),
+    **dict.fromkeys(
+        ("ContextConfig", "Engine", "EngineResult", "RuntimeBudget", "StepSummary"), "engine"
+    ),
 }
 """The package of each name."""
 

@@ -1,6 +1,7 @@
 """A run to look at: ``python -m qitos_min [--trace DIR]`` prints its payload.
 
-``python -m qitos_min show RUN`` shows a run that was kept, this one or any other.
+``python -m qitos_min view RUN`` makes a page of a run that was kept, this one or any
+other; ``python -m qitos_min show RUN`` shows it in a terminal.
 A planner reads a weather log, a critic sends a guess back once, and a writer
 takes over to publish the report, which needs approval. No model, no network.
 """
@@ -29,7 +30,7 @@ from .core import (
     function_tool,
 )
 from .engine import CriticResult, Engine, RuntimeBudget, critic
-from .view import show
+from .view import show, view
 
 __all__ = ["build_engine", "main"]
 
@@ -137,8 +138,7 @@ def build_engine(*, llm: Any = None, trace_writer: Any = None) -> Engine:
     """Return the example's engine; with ``llm`` a model decides for both agents."""
     tools = ToolRegistry().register(read_log).register(average)
     tools.register(
-        publish,
-        meta=ToolMeta(permissions=ToolPermission(network=True), needs_approval=True),
+        publish, meta=ToolMeta(permissions=ToolPermission(network=True), needs_approval=True)
     )
     planner = Planner(tool_registry=tools, llm=llm)
     writer = Writer(tool_registry=tools, llm=llm)
@@ -156,7 +156,7 @@ def build_engine(*, llm: Any = None, trace_writer: Any = None) -> Engine:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the example and print its payload, or show a run; return the exit code."""
+    """Run the example and print its payload, or show runs; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m qitos_min", description=__doc__)
     parser.add_argument("--trace", metavar="DIR", help="also write the run to a new folder")
     parser.add_argument(
@@ -169,31 +169,40 @@ def main(argv: list[str] | None = None) -> int:
         help="where the model is served (default: %(default)s)",
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    shown = commands.add_parser("show", help="a run at a glance, for people")
-    shown.add_argument(
-        "run", metavar="RUN", help="a trace folder, a JSON file, or - for standard input"
-    )
+    kinds = "a trace folder, a JSON file, or - for standard input"
+    viewed = commands.add_parser("view", help="a page of runs, for a browser")
+    viewed.add_argument("runs", metavar="RUN", nargs="+", help=kinds)
+    viewed.add_argument("-o", metavar="FILE", dest="output", help="default: view.html in RUN")
+    shown = commands.add_parser("show", help="a run in the terminal")
+    shown.add_argument("run", metavar="RUN", help=kinds)
+    shown.add_argument("--width", metavar="N", type=int, help="columns, 40 or more")
     args = parser.parse_args(argv)
     if args.command == "show":
-        return show(args.run)
+        return show(args.run, args.width)
+    if args.command == "view":
+        if args.output is None and (len(args.runs) > 1 or args.runs == ["-"]):
+            viewed.error("several runs, or standard input, need -o FILE")
+        return view(args.runs, args.output)
+    try:
+        return _run_example(args)
+    except ValueError as error:
+        parser.exit(1, f"{parser.prog}: {error}\n")
+
+
+def _run_example(args: argparse.Namespace) -> int:
+    """Run it and print its payload; a ``ValueError`` says what it cannot run with."""
     llm = writer = None
     if args.model is not None:
         key = os.environ.get("OPENAI_API_KEY")
         if not key:
-            parser.exit(1, f"{parser.prog}: --model needs a key in OPENAI_API_KEY\n")
+            raise ValueError("--model needs a key in OPENAI_API_KEY")
         from .models import OpenAICompatibleModel
 
-        try:
-            llm = OpenAICompatibleModel(args.model, args.base_url, api_key=key)
-        except ValueError as error:
-            parser.exit(1, f"{parser.prog}: {error}\n")
+        llm = OpenAICompatibleModel(args.model, key, args.base_url)
     if args.trace is not None:
         from .trace import TraceWriter
 
-        try:
-            writer = TraceWriter(args.trace)
-        except ValueError as error:
-            parser.exit(1, f"{parser.prog}: {error}\n")
+        writer = TraceWriter(args.trace)
     # What fails is said below, in one line.
     logging.getLogger("qitos_min").addHandler(logging.NullHandler())
     engine = build_engine(llm=llm, trace_writer=writer)
@@ -202,7 +211,7 @@ def main(argv: list[str] | None = None) -> int:
     sys.stdout.buffer.write(f"{text}\n".encode())
     sys.stdout.flush()
     if result.failure is not None:
-        sys.stderr.write(f"{parser.prog}: {result.failure['message']}\n")
+        sys.stderr.write(f"python -m qitos_min: {result.failure['message']}\n")
         return 1
     return 0
 

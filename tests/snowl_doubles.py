@@ -132,12 +132,7 @@ STEP = {
     "action_results": [3, {"error": "boom"}, {"env": {"done": False}}],
     "tool_invocations": [
         {"tool_name": "add", "status": "success", "latency_ms": 1.5},
-        {
-            "tool_name": "boom",
-            "status": "error",
-            "latency_ms": math.nan,
-            "error": "boom",
-        },
+        {"tool_name": "boom", "status": "error", "latency_ms": math.nan, "error": "boom"},
     ],
     "critic_outputs": [{"critic_name": "C", "action": "retry", "score": 0.5}],
 }

@@ -95,7 +95,7 @@ BAD_POLICIES = [
     (
         {"parallel_tool_names": "search"},
         TypeError,
-        "parallel_tool_names must be a collection of tool names, got 'search'",
+        "parallel_tool_names must be a collection of names, got 'search'",
     ),
 ]
 

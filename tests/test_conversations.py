@@ -499,5 +499,5 @@ def test_every_request_of_random_runs_is_accepted(seed):
 def test_a_strict_server_accepts_a_run_over_http(protocol):
     act, final = ACTS[protocol]
     with ModelServer([act, act, final]) as server:
-        model = OpenAICompatibleModel("scripted", server.base_url)
+        model = OpenAICompatibleModel("scripted", base_url=server.base_url)
         assert engine(model, protocol).run("go").final_result == "x"

@@ -198,7 +198,8 @@ class ChangingFiles:
 def test_a_path_that_leads_elsewhere_while_editing_is_not_followed(
     workspace, outside, spot, target, code
 ):
-    from qitos_min.kit.tool._files import EditRequest, edit_result
+    from qitos_min.kit._text import edit_bytes
+    from qitos_min.kit.tool._files import attempt, changed
 
     (workspace / "sub").mkdir()
     (workspace / "sub" / "x").write_bytes(b"secret")
@@ -208,12 +209,8 @@ def test_a_path_that_leads_elsewhere_while_editing_is_not_followed(
         (workspace / spot).rename(workspace / "moved")
         (workspace / spot).symlink_to(target)
 
-    result = edit_result(
-        ChangingFiles(Folder(workspace), swap),
-        "sub/x",
-        EditRequest("secret", "public"),
-        codes=frozenset({"stale_file"}),
-    )
+    files = ChangingFiles(Folder(workspace), swap)
+    result = attempt("edit", "sub/x", lambda: changed(files, "sub/x", lambda data: edit_bytes(data, "secret", "public")))
     assert (result.status, result.error_code) == ("error", code)
     assert tree(outside) == {"x": b"secret"}
     assert b"public" not in tree(workspace).values()

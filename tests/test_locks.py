@@ -18,7 +18,7 @@ import pytest
 from tool_results import result_of
 
 from qitos_min import ToolRegistry
-from qitos_min.kit import _lock
+from qitos_min.kit import _folder as _lock
 from qitos_min.kit._folder import Folder
 from qitos_min.kit.env import HostEnv
 from qitos_min.kit.tool import CodingToolSet, EnvToolSet
@@ -190,7 +190,7 @@ def kind_of_lock(request, monkeypatch, tmp_path):
 def test_a_lock_that_is_never_given_back_is_an_error_that_says_so(
     folder, kind_of_lock, monkeypatch
 ):
-    monkeypatch.setattr(_lock.lock_of.__wrapped__, "__kwdefaults__", {"most": 0.05})
+    monkeypatch.setattr(_lock, "_LOCK_WAIT_S", 0.05)
     release = held(folder / "part")
     result = coding(folder, "part/list.txt")("item1 open", "item1 shut")
     release()

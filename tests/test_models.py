@@ -15,7 +15,7 @@ from model_server import DROP, STALL, ModelServer, Reply, chat
 from qitos_min.core._json import dumps
 from qitos_min.core.errors import ErrorCategory
 from qitos_min.engine._protocols import ModelError
-from qitos_min.models import OpenAICompatibleModel
+from qitos_min.models import Model, OpenAICompatibleModel
 
 KEY = "sk-fake-0123456789abcdef"
 LOOK = {"type": "object", "properties": {}}
@@ -27,7 +27,7 @@ def make(server, waits=None, **options):
     """A model of ``server`` that notes its pauses in ``waits`` and never sleeps."""
     waits = [] if waits is None else waits
     options = {"api_key": KEY, "timeout_s": 5, "sleep": waits.append, **options}
-    return OpenAICompatibleModel("scripted", server.base_url, **options)
+    return OpenAICompatibleModel("scripted", base_url=server.base_url, **options)
 
 
 def failure(model):
@@ -45,7 +45,7 @@ def failure(model):
 def test_request_and_response_are_those_of_the_api():
     tools = [{"type": "function", "function": {"name": "look", "parameters": LOOK}}]
     with ModelServer([chat("hi")]) as server:
-        assert make(server)(ASK, tools=tools) == chat("hi")
+        assert make(server).call_raw(ASK, tools=tools) == chat("hi")
     (request,) = server.requests
     assert request.path == "/v1/chat/completions"
     assert request.headers["authorization"] == f"Bearer {KEY}"
@@ -66,7 +66,7 @@ def test_without_key_or_tools_neither_is_sent(key):
 def test_blanks_around_key_and_slash_after_address_are_dropped():
     with ModelServer(["hi"]) as server:
         url = server.base_url + "/"
-        OpenAICompatibleModel("scripted", url, api_key=f" {KEY}\n", timeout_s=5)(ASK)
+        OpenAICompatibleModel("scripted", base_url=url, api_key=f" {KEY}\n", timeout_s=5)(ASK)
     assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
     assert server.requests[0].path == "/v1/chat/completions"
 
@@ -100,7 +100,7 @@ RETRIED = {
 def test_passing_faults_are_retried(reply, message):
     waits = []
     with ModelServer([reply, reply, "hi"]) as server:
-        assert make(server, waits)(ASK) == chat("hi")
+        assert make(server, waits).call_raw(ASK) == chat("hi")
     assert waits == [0.5, 1.0]
     with ModelServer([reply] * 3) as server:
         said = failure(make(server))
@@ -129,7 +129,7 @@ def test_stalled_server_is_left_after_the_timeout_and_asked_again():
 def test_body_that_stops_half_way_counts_against_the_timeout():
     half = Reply(b"{", missing=5, stall=True)
     with ModelServer([half, "hi"]) as server:
-        assert make(server, timeout_s=0.25)(ASK) == chat("hi")
+        assert make(server, timeout_s=0.25).call_raw(ASK) == chat("hi")
 
 
 def test_dripping_body_ends_at_the_timeout():
@@ -145,7 +145,7 @@ def test_no_connection_names_the_address():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
     waits = []
-    model = OpenAICompatibleModel("m", url, KEY, max_retries=1, sleep=waits.append)
+    model = OpenAICompatibleModel("m", KEY, url, max_retries=1, sleep=waits.append)
     said = failure(model)
     assert said.startswith(f"no connection to {url}/chat/completions: ")
     assert said.endswith(" (2 attempts)") and waits == [0.5]
@@ -163,7 +163,7 @@ def test_plain_server_behind_https_is_a_tls_error_and_not_retried():
         thread = threading.Thread(target=answer)
         thread.start()
         url = f"https://127.0.0.1:{listener.getsockname()[1]}"
-        said = failure(OpenAICompatibleModel("m", url, KEY, timeout_s=5))
+        said = failure(OpenAICompatibleModel("m", KEY, url, timeout_s=5))
         thread.join()
     assert said.startswith(f"TLS with {url}/chat/completions failed: ")
     assert "attempts" not in said
@@ -283,7 +283,7 @@ def test_other_faults_end_the_call_at_once(reply, message):
 def test_json_with_another_content_type_is_read():
     reply = Reply(chat("hi"), headers={"Content-Type": "text/plain"})
     with ModelServer([reply]) as server:
-        assert make(server)(ASK) == chat("hi")
+        assert make(server).call_raw(ASK) == chat("hi")
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -300,8 +300,8 @@ def test_redirects_are_refused_so_the_key_reaches_no_other_host(status):
 
 
 def test_key_is_held_where_nothing_shows_it():
-    model = OpenAICompatibleModel("gpt", "https://api.example/v1", api_key=KEY)
-    assert repr(model) == "OpenAICompatibleModel('gpt', 'https://api.example/v1')"
+    model = OpenAICompatibleModel("gpt", KEY, "https://api.example/v1")
+    assert repr(model) == "OpenAICompatibleModel('gpt', base_url='https://api.example/v1')"
     assert model.model_id == "gpt"
     for shown in (vars(model), dir(model), dumps(model), dumps(vars(model))):
         assert KEY not in repr(shown)
@@ -312,7 +312,7 @@ def test_key_is_held_where_nothing_shows_it():
 
 def test_copied_model_still_works():
     with ModelServer(["hi"]) as server:
-        assert copy.deepcopy(make(server, sleep=time.sleep))(ASK) == chat("hi")
+        assert copy.deepcopy(make(server, sleep=time.sleep)).call_raw(ASK) == chat("hi")
     assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
 
 
@@ -322,7 +322,7 @@ def test_proxy_settings_do_not_hide_the_callers_own_machine(monkeypatch):
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
     with ModelServer(["hi"]) as server:
-        assert make(server)(ASK) == chat("hi")
+        assert make(server).call_raw(ASK) == chat("hi")
 
 
 SHAPE = "base_url must be http(s)://host[:port][/path]"
@@ -333,14 +333,20 @@ SHAPE = "base_url must be http(s)://host[:port][/path]"
     [
         ({"model": ""}, "model must be a name, got ''"),
         ({"model": None}, "model must be a name, got None"),
-        ({"timeout_s": 0}, "timeout_s must be seconds above 0, got 0"),
-        ({"timeout_s": True}, "timeout_s must be seconds above 0, got True"),
-        ({"timeout_s": float("inf")}, "timeout_s must be seconds above 0, got inf"),
-        ({"timeout_s": float("nan")}, "timeout_s must be seconds above 0, got nan"),
-        ({"timeout_s": "5"}, "timeout_s must be seconds above 0, got '5'"),
+        ({"timeout_s": 0}, "timeout must be seconds above 0, got 0"),
+        ({"timeout_s": True}, "timeout must be seconds above 0, got True"),
+        ({"timeout_s": float("inf")}, "timeout must be seconds above 0, got inf"),
+        ({"timeout_s": float("nan")}, "timeout must be seconds above 0, got nan"),
+        ({"timeout_s": "5"}, "timeout must be seconds above 0, got '5'"),
         ({"max_retries": -1}, "max_retries must be an int >= 0, got -1"),
         ({"max_retries": 1.0}, "max_retries must be an int >= 0, got 1.0"),
-        ({"base_url": None}, f"{SHAPE}, got NoneType"),
+        ({"base_url": None}, f"{SHAPE}; neither it nor OPENAI_BASE_URL is given"),
+        ({"base_url": 5}, f"{SHAPE}, got int"),
+        (
+            {"api_key": "https://h/v1", "base_url": "sk-secret"},
+            "api_key is an address; give that as base_url=",
+        ),
+        ({"api_key": "http://h/v1"}, "api_key is an address; give that as base_url="),
         ({"base_url": ""}, f"{SHAPE}, got ''"),
         ({"base_url": "api.example/v1"}, f"{SHAPE}, got 'api.example/v1'"),
         ({"base_url": "ftp://h/v1"}, f"{SHAPE}, got 'ftp://h/v1'"),
@@ -348,10 +354,10 @@ SHAPE = "base_url must be http(s)://host[:port][/path]"
         ({"base_url": "http://"}, f"{SHAPE}, got 'http://'"),
         ({"base_url": "http://h/a b"}, f"{SHAPE}, got 'http://h/a b'"),
         ({"base_url": "http://h/v1\n"}, f"{SHAPE}, got 'http://h/v1\\n'"),
-        ({"base_url": "http://h:x/v1"}, SHAPE),
-        ({"base_url": "http://h:99999"}, SHAPE),
-        ({"base_url": "http://a..b/"}, SHAPE),
-        ({"base_url": "http://[::1"}, SHAPE),
+        ({"base_url": "http://h:x/v1"}, f"{SHAPE}, got 'http://h:x/v1'"),
+        ({"base_url": "http://h:99999"}, f"{SHAPE}, got 'http://h:99999'"),
+        ({"base_url": "http://a..b/"}, f"{SHAPE}, got 'http://a..b/'"),
+        ({"base_url": "http://[::1"}, f"{SHAPE}, got 'http://[::1'"),
         (
             {"base_url": "http://me:secret@h/v1"},
             f"{SHAPE} without a user name or password, use api_key",
@@ -371,8 +377,9 @@ SHAPE = "base_url must be http(s)://host[:port][/path]"
     ],
 )
 def test_arguments_that_cannot_work_are_refused_without_showing_secrets(
-    change, message
+    change, message, monkeypatch
 ):
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     arguments = {"model": "m", "base_url": "http://h/v1", **change}
     with pytest.raises(ValueError) as caught:
         OpenAICompatibleModel(**arguments)
@@ -384,7 +391,7 @@ def test_arguments_that_cannot_work_are_refused_without_showing_secrets(
     ["http://h", "https://h:8000/v1/", "http://[::1]:8080/v1", "https://h/api/@org/v1"],
 )
 def test_usual_addresses_are_taken(url):
-    assert OpenAICompatibleModel("m", url).base_url == url.rstrip("/")
+    assert OpenAICompatibleModel("m", base_url=url).base_url == url.rstrip("/")
 
 
 def test_scripted_server_notices_too_many_and_too_few_requests():
@@ -394,3 +401,69 @@ def test_scripted_server_notices_too_many_and_too_few_requests():
     with pytest.raises(AssertionError, match="^1 requests for 0 replies$"):
         with ModelServer([]) as server:
             assert "no reply is left" in failure(make(server))
+
+
+CALLS = chat("look", [("f", {"a": 1})])
+
+
+@pytest.mark.parametrize(
+    "response, text", [(chat("hi"), "hi"), (CALLS, 'look\nAction: f({"a": 1})')]
+)
+def test_calling_a_model_gives_text(response, text):
+    with ModelServer([response]) as server:
+        assert make(server)(ASK) == text
+
+
+@pytest.mark.parametrize(
+    "options, asked, sent",
+    [
+        ({}, {}, {}),
+        ({"temperature": 0, "max_tokens": 9}, {}, {"temperature": 0, "max_tokens": 9}),
+        ({"temperature": 0.5}, {"temperature": 1, "top_p": 0.1}, {"temperature": 1, "top_p": 0.1}),
+        ({"max_tokens": 9}, {"max_tokens": None}, {}),
+    ],
+)
+def test_options_join_the_request(options, asked, sent):
+    with ModelServer(["hi"]) as server:
+        make(server, **options).call_raw(ASK, **asked)
+    assert server.requests[0].body == {"model": "scripted", "messages": ASK, **sent}
+
+
+@pytest.mark.parametrize("own", [[], [{"role": "system", "content": "other"}]])
+def test_a_system_prompt_stands_first_unless_there_is_one(own):
+    messages = own + ASK
+    with ModelServer(["hi"]) as server:
+        make(server, system_prompt="be kind")(messages)
+    first = own or [{"role": "system", "content": "be kind"}]
+    assert server.requests[0].body["messages"] == first + ASK
+    assert messages == own + ASK
+
+
+def test_the_environment_names_server_and_key(monkeypatch):
+    with ModelServer(["hi", "hi"]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        assert OpenAICompatibleModel()(ASK) == "hi"
+        # A key of the environment goes to no other server than the environment's.
+        OpenAICompatibleModel(base_url=server.base_url)(ASK)
+    first, second = server.requests
+    assert (first.body["model"], first.headers["authorization"]) == ("default", f"Bearer {KEY}")
+    assert "authorization" not in second.headers
+
+
+@pytest.mark.parametrize("option", ["timeout", "timeout_s"])
+def test_both_spellings_of_the_time_limit(option):
+    model = OpenAICompatibleModel("m", None, "http://h", None, None, None, **{option: 7})
+    assert model.timeout_s == 7
+    assert isinstance(model, Model)
+
+
+def test_own_models_write_what_the_base_calls():
+    class Echo(Model):
+        def _call_api(self, messages, **options):
+            return messages[-1]["content"]
+
+    model = Echo(model="echo", temperature=0.1)
+    assert (model(ASK), model.model, model.temperature) == (ASK[0]["content"], "echo", 0.1)
+    with pytest.raises(NotImplementedError, match=r"^Model must define _call_api\(\)$"):
+        Model()(ASK)

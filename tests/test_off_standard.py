@@ -349,7 +349,7 @@ STREAMS = {
 
 def over_http(*replies):
     with ModelServer(replies) as server:
-        model = OpenAICompatibleModel("m", server.base_url, sleep=lambda seconds: None)
+        model = OpenAICompatibleModel("m", base_url=server.base_url, sleep=lambda seconds: None)
         return engine(model).run("go")
 
 
@@ -430,7 +430,7 @@ def test_an_error_in_a_success_waits_as_it_says_and_ends_as_its_status_does():
     wrong = Reply({"error": {"code": 400, "message": "wrong"}})
     waits = []
     with ModelServer([slow, wrong]) as server:
-        model = OpenAICompatibleModel("m", server.base_url, sleep=waits.append)
+        model = OpenAICompatibleModel("m", base_url=server.base_url, sleep=waits.append)
         result = engine(model).run("go")
     url = f"{server.base_url}/chat/completions"
     assert waits == [7.0]

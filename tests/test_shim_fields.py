@@ -252,7 +252,7 @@ def test_integers(value, right, told):
     ("a float", 1.5, 1.5, None),
     ("an int", 60, 60, None),
     ("text", "0.25", 0.25, None),
-    ("an integral Decimal", decimal.Decimal("60.0"), 60, None),
+    ("an integral Decimal", decimal.Decimal("60"), 60, None),
     ("a Fraction", fractions.Fraction(1, 4), 0.25, None),
     ("None", None, None, None),
     ("missing", ABSENT, None, None),

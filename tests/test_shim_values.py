@@ -482,7 +482,7 @@ TABLE = {
          marked("unittest.mock.Mock")],
         [("[0]", "expected JSON, got Mock"),
          ("[1]", "expected JSON, got MagicMock"),
-         ("[2]", "expected JSON, got Mock")],
+         ("[2]", "expected JSON, got Mock which raised TypeError")],
     ),
     # References.
     "R1 a dict or list that holds itself": (

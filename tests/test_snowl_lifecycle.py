@@ -6,18 +6,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from snowl_doubles import (
-    STEP,
-    Agent,
-    Context,
-    State,
-    fail,
-    play,
-    result,
-    strict,
-    user,
-    wrap,
-)
+from snowl_doubles import STEP, Agent, Context, State, fail, play, result, strict, user, wrap
 
 from qitos_min.snowl import InstalledAgent
 from snowl_compat import SnowlCompatError
@@ -27,9 +16,7 @@ from snowl_compat import SnowlCompatError
 
 def gather(*trials):
     async def main():
-        return await asyncio.gather(
-            *(trial() for trial in trials), return_exceptions=True
-        )
+        return await asyncio.gather(*(trial() for trial in trials), return_exceptions=True)
 
     return asyncio.run(main())
 
@@ -84,9 +71,7 @@ def test_a_blocking_run_does_not_hold_up_the_loop():
     gate = threading.Event()
 
     async def main():
-        trial = asyncio.ensure_future(
-            wrap(Agent(result(), gate=gate)).run(State(), Context())
-        )
+        trial = asyncio.ensure_future(wrap(Agent(result(), gate=gate)).run(State(), Context()))
         await asyncio.sleep(0.01)
         gate.set()
         await trial
@@ -268,10 +253,7 @@ def test_hooks_are_called_in_order(kind):
 
     state = asyncio.run(main())
     payload = state.output["trace_events"][0]["payload"]
-    trial = [
-        ("on_trial_start", "the task", context),
-        ("on_trial_end", "the task", run, payload),
-    ]
+    trial = [("on_trial_start", "the task", context), ("on_trial_end", "the task", run, payload)]
     assert hooks.calls == [("setup", context), *trial, *trial, ("teardown",)]
 
 
@@ -303,12 +285,8 @@ BAD_HOOKS = [
     [(ValueError("no"), "ValueError: no"), (asyncio.CancelledError(), "CancelledError")],
     ids=["error", "cancelled"],
 )
-@pytest.mark.parametrize(
-    "bad, outcome, names, more", BAD_HOOKS, ids=lambda v: str(v)[:14]
-)
-def test_a_hook_that_raises_fails_its_trial_by_name(
-    kind, error, text, bad, outcome, names, more
-):
+@pytest.mark.parametrize("bad, outcome, names, more", BAD_HOOKS, ids=lambda v: str(v)[:14])
+def test_a_hook_that_raises_fails_its_trial_by_name(kind, error, text, bad, outcome, names, more):
     hooks = kind([bad], error)
     message, _ = fail(installed(hooks, outcome))
     assert message == f"hook {bad} raised {text}{more}"
@@ -377,9 +355,7 @@ def test_a_cancelled_setup_is_taken_over_by_a_trial_that_waits():
 
     async def main():
         first = asyncio.ensure_future(agent.run(State(), Context()))
-        others = [
-            asyncio.ensure_future(agent.run(State(), Context())) for _ in range(2)
-        ]
+        others = [asyncio.ensure_future(agent.run(State(), Context())) for _ in range(2)]
         await asyncio.sleep(0.005)
         first.cancel()
         return await asyncio.gather(first, *others, return_exceptions=True)

@@ -5,12 +5,26 @@ from .agent_module import AgentModule
 from .agent_spec import AgentRegistry, AgentSpec, ContextStrategy, HandoffContext, StateAdapter
 from .artifact import ArtifactContractError, ArtifactRef
 from .decision import Decision
-from .env import Env, EnvCapabilityError, EnvObservation, EnvStepResult
-from .errors import ErrorCategory, QitosRuntimeError, RuntimeErrorInfo, StopReason
+from .env import Env, EnvCapabilityError, EnvObservation, EnvSpec, EnvStepResult
+from .errors import (
+    ErrorCategory,
+    ModelExecutionError,
+    ParseExecutionError,
+    QitosRuntimeError,
+    RuntimeErrorInfo,
+    StateExecutionError,
+    StopReason,
+    SystemExecutionError,
+    ToolExecutionError,
+    classify_exception,
+)
 from .function_tool_decorator import function_tool
-from .history import History, HistoryMessage
+from .history import History, HistoryMessage, HistoryPolicy
+from .memory import Memory, MemoryRecord
 from .observation import Observation
 from .session import AttemptIdentity
+from .shared_memory import InMemorySharedMemory, SharedMemoryManager
+from .spec import BenchmarkRunResult, ExperimentSpec, RunSpec
 from .state import StateMigrationError, StateSchema, StateValidationError
 from .task import Task, TaskBudget, TaskResource, TaskResult
 from .tool import (
@@ -21,11 +35,12 @@ from .tool import (
     ToolPermission,
     ToolPermissionSpec,
     ToolSpec,
+    build_tool_spec,
     tool,
 )
 from .tool_registry import ToolRegistry
 from .tool_result import ToolResult, ToolResultContractError
-from .tool_schema import function_schema, type_to_json_schema
+from .tool_schema import function_schema, parse_docstring, type_to_json_schema
 
 __all__ = [
     "Action",
@@ -40,30 +55,44 @@ __all__ = [
     "ArtifactRef",
     "AttemptIdentity",
     "BaseTool",
+    "BenchmarkRunResult",
     "ContextStrategy",
     "Decision",
     "Env",
     "EnvCapabilityError",
     "EnvObservation",
+    "EnvSpec",
     "EnvStepResult",
     "ErrorCategory",
+    "ExperimentSpec",
     "FunctionTool",
     "HandoffContext",
     "History",
     "HistoryMessage",
+    "HistoryPolicy",
+    "InMemorySharedMemory",
+    "Memory",
+    "MemoryRecord",
+    "ModelExecutionError",
     "Observation",
+    "ParseExecutionError",
     "QitosRuntimeError",
     "RetryPolicy",
+    "RunSpec",
     "RuntimeErrorInfo",
+    "SharedMemoryManager",
     "StateAdapter",
+    "StateExecutionError",
     "StateMigrationError",
     "StateSchema",
     "StateValidationError",
     "StopReason",
+    "SystemExecutionError",
     "Task",
     "TaskBudget",
     "TaskResource",
     "TaskResult",
+    "ToolExecutionError",
     "ToolMeta",
     "ToolPermission",
     "ToolPermissionSpec",
@@ -71,8 +100,11 @@ __all__ = [
     "ToolResult",
     "ToolResultContractError",
     "ToolSpec",
+    "build_tool_spec",
+    "classify_exception",
     "function_schema",
     "function_tool",
+    "parse_docstring",
     "tool",
     "type_to_json_schema",
 ]

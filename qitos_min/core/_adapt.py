@@ -78,10 +78,10 @@ def _object_spec(item: Any) -> ToolSpec:
 def _object_meta(item: Any) -> ToolMeta:
     """The same for an object with ``run()``, whose signature gives the arguments."""
     spec = _object_spec(item)
-    given = {field.name: getattr(spec, field.name) for field in fields(ToolMeta)}
+    given = {field.name: getattr(spec, field.name) or None for field in fields(ToolMeta)}
     if spec.parameters:
         given["input_schema"] = spec.arguments_schema()
-    return ToolMeta(**{**given, "name": spec.name or None, "description": spec.description or None})
+    return ToolMeta(**{name: value for name, value in given.items() if value is not None})
 
 
 def _merged(base: Any, meta: ToolMeta | None, name: str | None) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import re
 import reprlib
 from collections.abc import Callable
@@ -18,25 +17,26 @@ class Fault(NamedTuple):
     message: str
 
 
-_TYPES = {
+_NUMBERS = (int, float)
+_TYPES: dict[Any, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
-    "number": (int, float),
+    "number": _NUMBERS,
     "boolean": (bool,),
     "null": (type(None),),
     "array": (list,),
     "object": (dict,),
 }
-# keyword: types it speaks about, what is measured, the comparison, its words
-_LIMITS: dict[str, tuple[Any, Callable[..., Any], Callable[..., Any], str]] = {
-    "minimum": ((int, float), operator.pos, operator.ge, "at least {}"),
-    "maximum": ((int, float), operator.pos, operator.le, "at most {}"),
-    "exclusiveMinimum": ((int, float), operator.pos, operator.gt, "above {}"),
-    "exclusiveMaximum": ((int, float), operator.pos, operator.lt, "below {}"),
-    "minLength": ((str,), len, operator.ge, "at least {} characters long"),
-    "maxLength": ((str,), len, operator.le, "at most {} characters long"),
-    "minItems": ((list,), len, operator.ge, "at least {} items long"),
-    "maxItems": ((list,), len, operator.le, "at most {} items long"),
+# keyword: types it speaks about, whether a value keeps to it, its words
+_LIMITS: dict[str, tuple[Any, Callable[[Any, Any], bool], str]] = {
+    "minimum": (_NUMBERS, lambda value, limit: value >= limit, "at least {}"),
+    "maximum": (_NUMBERS, lambda value, limit: value <= limit, "at most {}"),
+    "exclusiveMinimum": (_NUMBERS, lambda value, limit: value > limit, "above {}"),
+    "exclusiveMaximum": (_NUMBERS, lambda value, limit: value < limit, "below {}"),
+    "minLength": (str, lambda value, limit: len(value) >= limit, "at least {} characters long"),
+    "maxLength": (str, lambda value, limit: len(value) <= limit, "at most {} characters long"),
+    "minItems": (list, lambda value, limit: len(value) >= limit, "at least {} items long"),
+    "maxItems": (list, lambda value, limit: len(value) <= limit, "at most {} items long"),
 }
 
 
@@ -76,15 +76,12 @@ def whole_numbers(value: Any, schema: Any) -> Any:
     if not isinstance(schema, dict):
         return value
     if isinstance(value, float):
-        kinds = schema.get("type")
-        return int(value) if kinds == "integer" and value.is_integer() else value
+        return int(value) if schema.get("type") == "integer" and value.is_integer() else value
     if isinstance(value, list):
-        first, rest = schema.get("prefixItems", []), schema.get("items")
-        rules = [*first, *[rest] * len(value)]
+        rules = [*schema.get("prefixItems", []), *[schema.get("items")] * len(value)]
         return [whole_numbers(item, rule) for item, rule in zip(value, rules)]
     if isinstance(value, dict):
-        properties = schema.get("properties", {})
-        rest = schema.get("additionalProperties")
+        properties, rest = schema.get("properties", {}), schema.get("additionalProperties")
         return {k: whole_numbers(v, properties.get(k, rest)) for k, v in value.items()}
     return value
 
@@ -104,7 +101,7 @@ def _is_type(value: Any, name: Any) -> bool:
         return bool(name == "boolean")
     if name == "integer" and isinstance(value, float):
         return value.is_integer()  # JSON Schema's rule: 2.0 is an integer.
-    return name not in _TYPES or isinstance(value, _TYPES[name])
+    return isinstance(value, _TYPES.get(name, object))
 
 
 def _check_choice(value: Any, schema: dict[str, Any], path: str) -> Fault | None:
@@ -112,38 +109,36 @@ def _check_choice(value: Any, schema: dict[str, Any], path: str) -> Fault | None
     if allowed is None or any(same_json(value, item) for item in allowed):
         return None
     listed = ", ".join(map(repr, allowed))
-    text = f"{_place(path)} must be one of {listed}, got {reprlib.repr(value)}"
-    return Fault("invalid_argument_value", text)
+    return _wrong(path, f"must be one of {listed}, got {reprlib.repr(value)}")
 
 
 def _check_any(value: Any, members: list[Any], path: str) -> Fault | None:
-    faults = []
-    for member in members:
-        fault = check_value(value, member, path)
-        if fault is None:
-            return None
-        faults.append(fault)
+    faults = [check_value(value, member, path) for member in members]
+    found = [fault for fault in faults if fault is not None]
+    if len(found) < len(faults):
+        return None
     # A member of the right type says best what is wrong inside it.
-    closer = [f for f in faults if f.code != "invalid_argument_type"]
+    closer = [fault for fault in found if fault.code != "invalid_argument_type"]
     if len(closer) == 1:
         return closer[0]
-    text = f"{_place(path)} fits none of: " + "; ".join(f.message for f in faults)
+    text = f"{_place(path)} fits none of: " + "; ".join(fault.message for fault in found)
     return Fault("invalid_argument_type", text)
 
 
 def _check_object(value: dict[str, Any], schema: dict[str, Any], path: str) -> Fault | None:
     properties = schema.get("properties", {})
+    inside = f"{path}." if path else ""
     for name in schema.get("required", ()):
         if name not in value:
-            text = f"missing required argument {_join(path, name)!r}"
+            text = f"missing required argument {inside + name!r}"
             return Fault("missing_required_argument", text)
     further = schema.get("additionalProperties", "properties" not in schema)
     for name, item in value.items():
         if name not in properties and further is False:
             known = ", ".join(properties) or "no arguments"
-            text = f"unexpected argument {_join(path, name)!r}, expected {known}"
+            text = f"unexpected argument {inside + name!r}, expected {known}"
             return Fault("unexpected_argument", text)
-        fault = check_value(item, properties.get(name, further), _join(path, name))
+        fault = check_value(item, properties.get(name, further), inside + name)
         if fault is not None:
             return fault
     return None
@@ -156,32 +151,26 @@ def _check_array(value: list[Any], schema: dict[str, Any], path: str) -> Fault |
         fault = check_value(item, rule, f"{path}[{position}]")
         if fault is not None:
             return fault
-    if schema.get("uniqueItems") is True:
-        for position, item in enumerate(value):
-            if any(same_json(item, other) for other in value[:position]):
-                text = f"{_place(path)} must not hold the same item twice"
-                return Fault("invalid_argument_value", text)
+        if schema.get("uniqueItems") and any(same_json(item, o) for o in value[:position]):
+            return _wrong(path, "must not hold the same item twice")
     return None
 
 
 def _check_limits(value: Any, schema: dict[str, Any], path: str) -> Fault | None:
     for keyword in _LIMITS.keys() & schema.keys():
-        kinds, measure, holds, words = _LIMITS[keyword]
-        if not isinstance(value, kinds) or isinstance(value, bool):
-            continue
-        if not holds(measure(value), schema[keyword]):
-            text = f"{_place(path)} must be {words.format(schema[keyword])}"
-            return Fault("invalid_argument_value", text)
+        kinds, holds, words = _LIMITS[keyword]
+        limit, fits = schema[keyword], isinstance(value, kinds) and not isinstance(value, bool)
+        if fits and not holds(value, limit):
+            return _wrong(path, f"must be {words.format(limit)}")
     pattern = schema.get("pattern")
     if pattern and isinstance(value, str) and not re.search(pattern, value):
-        text = f"{_place(path)} must match {pattern!r}"
-        return Fault("invalid_argument_value", text)
+        return _wrong(path, f"must match {pattern!r}")
     return None
+
+
+def _wrong(path: str, text: str) -> Fault:
+    return Fault("invalid_argument_value", f"{_place(path)} {text}")
 
 
 def _place(path: str) -> str:
     return f"argument {path!r}" if path else "the arguments"
-
-
-def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name

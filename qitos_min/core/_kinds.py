@@ -53,8 +53,9 @@ NULL = Form({"type": "null"}, ANY.read)
 def misfit(expected: str, value: Any) -> Misfit:
     """The words for a value that is not what was expected."""
     plain = value is None or isinstance(value, (str, int, float))
-    got = reprlib.repr(value) if plain else type(value).__name__
-    return Misfit(f"must be {expected}, got {got}")
+    return Misfit(
+        f"must be {expected}, got {reprlib.repr(value) if plain else type(value).__name__}"
+    )
 
 
 def scalar(
@@ -81,18 +82,17 @@ def scalar(
 
 def choice(options: tuple[Any, ...]) -> Form:
     """The form of the members of an Enum or the values of a ``Literal``."""
+    words = [enum_value(option) for option in options]
 
     def read(value: Any) -> Any:
-        for shown in (lambda option: option, enum_value, to_json_value):
-            for option in options:
-                if option is value or same_json(shown(option), value):
-                    return option
+        for option, word in zip(options, words):
+            if option is value or same_json(word, value) or same_json(to_json_value(option), value):
+                return option
         if value is None:
             return value
-        listed = ", ".join(repr(enum_value(option)) for option in options)
-        raise misfit(f"one of {listed}", value)
+        raise misfit(f"one of {', '.join(map(repr, words))}", value)
 
-    return Form(_enum_schema([enum_value(option) for option in options]), read, sure=True)
+    return Form(_enum_schema(words), read, sure=True)
 
 
 def enum_value(member: Any) -> Any:
@@ -105,14 +105,12 @@ def enum_value(member: Any) -> Any:
 
 
 def _enum_schema(values: list[Any]) -> Schema:
-    if not values:
-        return {}
     kinds = list(dict.fromkeys(SCALARS[type(value)].schema["type"] for value in values))
     distinct: list[Any] = []
     for value in values:
         if not any(same_json(value, other) for other in distinct):
             distinct.append(value)
-    return {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": distinct}
+    return {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": distinct} if values else {}
 
 
 def union_schema(members: list[Schema]) -> Schema:
@@ -120,13 +118,13 @@ def union_schema(members: list[Schema]) -> Schema:
     distinct = [m for i, m in enumerate(members) if m not in members[:i]]
     if {} in members or len(distinct) < 2:
         return distinct[0] if len(distinct) == 1 else {}
-    others = [member for member in distinct if member != NULL.schema]
-    if len(others) == 1 and "enum" in others[0]:
-        return {**others[0], **_enum_schema([*others[0]["enum"], None])}
-    if len(others) == 1 and "description" in others[0]:
+    first, *others = [member for member in distinct if member != NULL.schema]
+    if not others and "enum" in first:
+        return {**first, **_enum_schema([*first["enum"], None])}
+    if not others and "description" in first:
         # The text of ``Optional[Annotated[X, "text"]]`` is about the whole.
-        bare, note = _without_note(others[0])
-        return {"anyOf": [bare if member is others[0] else member for member in distinct], **note}
+        bare, note = _without_note(first)
+        return {"anyOf": [bare if member is first else member for member in distinct], **note}
     return {"anyOf": distinct}
 
 
@@ -142,9 +140,8 @@ def with_default(schema: Schema, default: Any) -> Schema:
     if default is None and check_value(None, schema) is not None:
         bare, note = _without_note(schema)
         schema = {**union_schema([bare, {"type": "null"}]), **note}
-    value = enum_value(default) if isinstance(default, Enum) else default
     with suppress(ValueError):
-        value = detach_json(value)
+        value = detach_json(enum_value(default) if isinstance(default, Enum) else default)
         return schema if check_value(value, schema) else {**schema, "default": value}
     return schema
 
@@ -155,16 +152,8 @@ def _whole(value: float) -> int:
     return int(value)
 
 
-def _float(value: int) -> float | int:
-    with suppress(OverflowError):
-        if float(value) == value:
-            return float(value)
-    return value  # A float would be another number.
-
-
 def _iso(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    # Python 3.10 does not know Z.
-    return lambda text: read(re.sub("[Zz]$", "+00:00", text))
+    return lambda text: read(re.sub("[Zz]$", "+00:00", text))  # Python 3.10 knows no Z.
 
 
 _DURATION = re.compile(
@@ -178,39 +167,34 @@ def _duration(value: Any) -> timedelta:
     if not isinstance(value, str):
         return timedelta(seconds=value)
     sign, *numbers = _DURATION.fullmatch(value).groups()  # type: ignore[union-attr]
-    pairs = zip(_UNITS, numbers)
-    made = timedelta(**{unit: float(number or 0) for unit, number in pairs})
+    made = timedelta(**{unit: float(number or 0) for unit, number in zip(_UNITS, numbers)})
     return -made if sign == "-" else made
 
 
 def _bytes(value: Any) -> bytes:
-    text = value if isinstance(value, str) else value["$bytes"]
-    return base64.b64decode(text, validate=True)
-
-
-_TEXT = {"type": "string"}
-_BASE64 = {"type": "string", "contentEncoding": "base64"}
-_NUMERIC = (str, int, float)
+    return base64.b64decode(value if isinstance(value, str) else value["$bytes"], validate=True)
 
 
 def _text(format: str, *further: str) -> Schema:
     return {"type": ["string", *further] if further else "string", "format": format}
 
 
+_TEXT = {"type": "string"}
+_BASE64 = {**_TEXT, "contentEncoding": "base64"}
+_NUMBER, _NUMERIC = _text("decimal", "number"), (str, int, float)
+_DURATION_WORDS = "an ISO 8601 duration or a number of seconds"
 # The type, in words, its schema, what makes it of which JSON types. A text that reads as
 # one of the first is hardly anything else, where a union leaves the choice.
 _SURE: tuple[tuple[Any, ...], ...] = (
     (bool, "true or false", {"type": "boolean"}, bool),
     (int, "a whole number", {"type": "integer"}, _whole, float),
-    (float, "a number", {"type": "number"}, _float, int),
+    (float, "a number", {"type": "number"}, lambda v: float(v) if float(v) == v else v, int),
     (date, "an ISO 8601 date", _text("date"), date.fromisoformat, str),
     (datetime, "an ISO 8601 date and time", _text("date-time"), _iso(datetime.fromisoformat), str),
     (time, "an ISO 8601 time", _text("time"), _iso(time.fromisoformat), str),
     (UUID, "a UUID", _text("uuid"), UUID, str),
     (bytes, "bytes in base64", _BASE64, _bytes, str, dict),
 )
-_DURATION_WORDS = "an ISO 8601 duration or a number of seconds"
-_NUMBER = _text("decimal", "number")
 _OTHERS: tuple[tuple[Any, ...], ...] = (
     (str, "a text", _TEXT, str),
     (Path, "a path", _TEXT, Path, str),

@@ -8,8 +8,6 @@ from typing import Any
 
 from ._json import dumps
 
-__all__ = ["CUT_MARK", "both_ends", "brief", "fitted", "joined", "shortened", "summary", "within"]
-
 CUT_MARK = "...[TRUNCATED]"
 
 
@@ -42,17 +40,12 @@ def fitted(
     another. An object among them is fitted in its turn unless ``flat`` names it;
     anything else that is cut becomes text.
     """
-    sizes = {
-        name: _size(value)
-        for name, value in parts.items()
-        if name not in whole and value is not None
-    }
+    long = {n: _size(v) for n, v in parts.items() if n not in whole and v is not None}
     view = dict(parts)
-    room = limit - min(_frame({**parts, **dict.fromkeys(sizes, "")}), limit // 2)
-    by_size = sorted(sizes, key=lambda name: sizes[name])
-    for index, name in enumerate(by_size):
-        share = room // (len(sizes) - index)
-        if sizes[name] > share:
+    room = limit - min(len(dumps({**parts, **dict.fromkeys(long, "")})), limit // 2)
+    for index, name in enumerate(sorted(long, key=long.__getitem__)):
+        share = room // (len(long) - index)
+        if long[name] > share:
             view[name] = within(view[name], share, flat=name in flat)
         room -= _size(view[name])
     return view
@@ -61,13 +54,9 @@ def fitted(
 def within(value: Any, limit: int, *, flat: bool = False) -> Any:
     """A value cut to ``limit`` characters of JSON text: an object or a text."""
     if isinstance(value, dict) and not flat:
-        if _frame(dict.fromkeys(value, "")) <= limit // 2:
+        if len(dumps(dict.fromkeys(value, ""))) <= limit // 2:
             return fitted(value, limit)
     return shortened(joined(value), limit, _size)
-
-
-def _frame(value: dict[str, Any]) -> int:
-    return len(dumps(value))
 
 
 def _size(value: Any) -> int:
@@ -77,9 +66,8 @@ def _size(value: Any) -> int:
 
 def joined(*parts: Any) -> str:
     """The parts that are not None, one per line; what is no text as JSON."""
-    return "\n".join(
-        part if isinstance(part, str) else dumps(part) for part in parts if part is not None
-    )
+    texts = [part if isinstance(part, str) else dumps(part) for part in parts if part is not None]
+    return "\n".join(texts)
 
 
 def brief(value: Any, limit: int = 48) -> str:

@@ -89,13 +89,11 @@ class Work:
             self._context.run(AT_WORK.set, None if threads.on_loop() else self)
 
     def do(self) -> None:
-        """Make the call, in this thread."""
         found = self._context.run(outcome, self._call)
         del self._call, self._context  # The context holds this object.
         self.found = found
 
     def wake(self) -> None:
-        """Let the one who waits look around."""
         self.changed.put(True)
 
     def settled(self, value: Any) -> Any:
@@ -130,7 +128,6 @@ class Work:
             raise
 
     def leave(self) -> None:
-        """Cancel its coroutines."""
         self.is_left = True
         if self.loop is not None:
             self.loop.call(lambda: [task.cancel() for task in list(self.tasks)])
@@ -182,7 +179,6 @@ class _Loop:
             started.put((None, None))
 
     def is_here(self) -> bool:
-        """Whether this thread is the loop's."""
         return threading.current_thread() is self._thread
 
     def call(self, work: Callable[[], Any]) -> bool:
@@ -253,9 +249,7 @@ class RunThreads:
             work.leave()
             self._drop(worker)
             raise
-        if cause is None and work.found is not None:
-            return work.found
-        return self._give_up(work, worker, cause or "")
+        return work.found or self._give_up(work, worker, cause or "")
 
     def do(self, call: Callable[..., Any], *args: Any) -> Any:
         """Call a part of the tools, such as their setup, where they work.

@@ -65,8 +65,7 @@ def traced_call(
         result = _not_found(registry, str(action.name))
     else:
         tool = registry.resolve(name)
-        context = dict(runtime_context or ())
-        context.update(tool_name=name, action_id=action.action_id)
+        context = {**(runtime_context or {}), "tool_name": name, "action_id": action.action_id}
         call = Call(registry, tool, tool.spec, name, action.args, context, action)
         result = _refusal(call) or execute(call)
         result.provenance.setdefault("source", registry.origin(name).source)
@@ -82,11 +81,11 @@ def unknown_tool(name: str, suggestions: Iterable[str]) -> str:
 
 
 def _not_found(registry: ToolRegistry, name: str) -> ToolResult:
-    suggestions = registry.suggest(name)
+    found = registry.suggest(name)
     return ToolResult.semantic_error(
         code="tool_not_found",
-        error=unknown_tool(name, suggestions),
-        metadata={"suggestions": suggestions},
+        error=unknown_tool(name, found),
+        metadata={"suggestions": found},
         recoverable=True,
         attempts=0,
     )
@@ -97,8 +96,7 @@ def _refusal(call: Call) -> ToolResult | None:
     for check, code, place, kind, status in _CHECKS:
         fault, error = guarded(check, call)
         if error is not None:
-            text = f"{place} of tool {call.name!r} raised {described(error)}"
-            fault = Fault(code, text)
+            fault = Fault(code, f"{place} of tool {call.name!r} raised {described(error)}")
         if fault is not None:
             return ToolResult(
                 status=status,
@@ -145,21 +143,14 @@ def _check_input(call: Call) -> Fault | None:
 
 
 def _check_rules(call: Call) -> Fault | None:
-    rules = _rules(call.context)
+    rules = call.context.get("permission_rules") or ()
+    if not isinstance(rules, (list, tuple)):
+        raise ValueError(f"permission_rules must be a list, got {type(rules).__qualname__}")
     found = {rule["decision"] for rule in rules if _is_hit(call, rule)}
     call.decision = next((word for word in _DECISIONS if word in found), "default")
     if call.decision != "deny":
         return None
     return Fault("permission_denied", f"a rule denies tool {call.name!r}")
-
-
-def _rules(context: Mapping[str, Any]) -> list[Any] | tuple[Any, ...]:
-    rules = context.get("permission_rules")
-    if rules is None:
-        return ()
-    if not isinstance(rules, (list, tuple)):
-        raise ValueError(f"permission_rules must be a list, got {type(rules).__qualname__}")
-    return rules
 
 
 def _is_hit(call: Call, rule: Any) -> bool:
@@ -170,27 +161,20 @@ def _is_hit(call: Call, rule: Any) -> bool:
     ``scope``, a pattern for what the tool's ``rule_scope_builder`` says. Raises
     ``ValueError`` for any other rule.
     """
-    if (
-        not isinstance(rule, Mapping)
-        or not rule.keys() <= _RULE_KEYS
-        or not isinstance(rule.get("tool"), str)
-        or rule.get("decision") not in _DECISIONS
-    ):
+    known = isinstance(rule, Mapping) and rule.keys() <= _RULE_KEYS
+    if not known or not isinstance(rule.get("tool"), str) or rule.get("decision") not in _DECISIONS:
         raise ValueError(
             "a permission rule needs 'tool' and 'decision' (deny, ask or allow) "
             f"and may have 'scope', got {rule!r}"
         )
-    names = call.registry.names_of(call.name)
-    if not any(fnmatchcase(name, rule["tool"]) for name in names):
+    if not any(fnmatchcase(n, rule["tool"]) for n in call.registry.names_of(call.name)):
         return False
     if rule.get("scope") is None:
         return True
     build = call.spec.rule_scope_builder
     scope = settled(build(detach_json(call.args))) if build is not None else None
-    if scope is None:
-        # What cannot be told apart is restricted, never set free.
-        return bool(rule["decision"] != "allow")
-    return fnmatchcase(scope, rule["scope"])
+    # What cannot be told apart is restricted, never set free.
+    return rule["decision"] != "allow" if scope is None else fnmatchcase(scope, rule["scope"])
 
 
 def may_ask(registry: ToolRegistry, name: str, context: Mapping[str, Any]) -> bool:
@@ -229,15 +213,12 @@ def _check_approval(call: Call) -> Fault | None:
     if approved is True:
         return None
     if approved is not False:
-        kind = type(approved).__name__
-        reason = f"the approval callback answered a {kind}, expected a bool"
+        reason = f"the approval callback answered a {type(approved).__name__}, expected a bool"
     text = f"approval of tool {call.name!r} was denied"
     return Fault("approval_denied", f"{text}: {reason}" if reason else text)
 
 
 def _check_ops(call: Call) -> Fault | None:
-    if not call.spec.required_ops:
-        return None
     env = call.context.get("env")
     ops = dict(call.context.get("ops") or ())
     for group in call.spec.required_ops:
@@ -247,7 +228,7 @@ def _check_ops(call: Call) -> Fault | None:
             lacks = "there is none" if env is None else "this one has none"
             text = f"tool {call.name!r} needs an environment with {group!r} operations"
             return Fault("env_required", f"{text}, {lacks}")
-    call.context["ops"] = ops
+        call.context["ops"] = ops
     return None
 
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from enum import Enum, Flag
 from typing import Any
 
-from ._foreign import described, guarded
+from ._foreign import described
 from ._introspect import field_mark, is_alias, parameters, resolved_hints, unwrapped
 from ._json import to_json_value
 from ._json_schema import check_value
@@ -24,21 +24,16 @@ from ._kinds import ANY, NULL, SCALARS, Form, Misfit, Schema
 from ._kinds import choice, misfit, scalar, union_schema, with_default
 
 _EMPTY = inspect.Parameter.empty
-_UNIONS = (typing.Union, types.UnionType)
 # As what a list, set or mapping in a signature is made.
 _LISTS: dict[Any, Callable[..., Any]] = {
-    **dict.fromkeys((list, abc.Sequence, abc.MutableSequence, abc.Iterable), list),
+    **dict.fromkeys((list, abc.Sequence, abc.MutableSequence, abc.Iterable, abc.Collection), list),
     **dict.fromkeys((set, abc.Set, abc.MutableSet), set),
-    abc.Collection: list,
-    frozenset: frozenset,
-    tuple: tuple,
-    collections.deque: collections.deque,
+    **{kind: kind for kind in (frozenset, tuple, collections.deque)},
 }
 _MAPPINGS: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((dict, abc.Mapping, abc.MutableMapping), dict),
-    collections.OrderedDict: collections.OrderedDict,
-    collections.defaultdict: collections.defaultdict,
-    collections.Counter: collections.Counter,
+    **{kind: kind for kind in (collections.OrderedDict, collections.Counter)},
+    collections.defaultdict: functools.partial(collections.defaultdict, None),
 }
 _FUNCTIONS = (abc.Callable, types.FunctionType, types.MethodType, functools.partial)
 # What a state holds in a field for whole numbers is kept, whole or not.
@@ -70,9 +65,7 @@ def like(value: Any, sample: Any) -> Any:
     """A value in the container of a sample: its maximal length, its default."""
     if isinstance(sample, collections.deque) and isinstance(value, (list, collections.deque)):
         return collections.deque(value, sample.maxlen)
-    if not isinstance(value, dict) or type(value) is type(sample) is not collections.defaultdict:
-        return value
-    if isinstance(sample, collections.defaultdict):
+    if isinstance(sample, collections.defaultdict) and isinstance(value, dict):
         return collections.defaultdict(sample.default_factory, value)
     plain = type(value) is dict and type(sample) in _MAPPINGS
     return type(sample)(value) if plain else value
@@ -106,29 +99,26 @@ class _Forms:
     def of_type(self, annotation: Any) -> Form:
         kind = typing.get_origin(annotation) or annotation
         args = typing.get_args(annotation)
-        if kind is None:
-            return NULL
-        if kind in _UNIONS:
+        if kind in (typing.Union, types.UnionType):
             return self.union(args)
         if kind is typing.Literal:
             return choice(args)
         if isinstance(kind, typing.TypeVar):
             return self.of(kind.__bound__ or Any)
-        if kind in _FUNCTIONS or _is_callback(kind):
+        callback = getattr(kind, "_is_protocol", False) and "__call__" in vars(kind)
+        if kind in _FUNCTIONS or callback:
             return Form(None, ANY.read)
+        if kind is None or kind is int and self.saved:
+            return NULL if kind is None else _SAVED_INT
         if kind in (Any, object) or not isinstance(kind, type):
             return ANY
-        if kind is int and self.saved:
-            return _SAVED_INT
         if kind in SCALARS:
             return SCALARS[kind]
         if kind is tuple and args and args[-1] is not Ellipsis:
             return self.tuple(args)
         if kind in _LISTS:
             return self.array(kind, args)
-        if kind in _MAPPINGS:
-            return self.mapping(kind, args)
-        return self.of_class(kind)
+        return self.mapping(kind, args) if kind in _MAPPINGS else self.of_class(kind)
 
     def of_class(self, kind: type) -> Form:
         name = f"a {kind.__name__}"
@@ -140,7 +130,7 @@ class _Forms:
             if issubclass(kind, base):
                 form = SCALARS[str if base is pathlib.PurePath else base]
                 given = (int, float) if base in (int, float) else (str,)
-                return scalar(kind, name, form.schema, kind, *given)
+                return scalar(kind, name, form.schema or {}, kind, *given)
         schema, validate = (getattr(kind, n, None) for n in ("model_json_schema", "model_validate"))
         if callable(schema) and callable(validate):
             return Form(_model_schema(schema), _reader(kind, validate))
@@ -168,10 +158,11 @@ class _Forms:
                 return value
             if not isinstance(value, (list, tuple)):
                 raise misfit("an array", value)
-            items = [_part(item, v, f"[{i}]") for i, v in enumerate(value)]
-            return _built(make.__name__, lambda: make(items))
+            return _built(kind, make, [_part(item, v, f"[{i}]") for i, v in enumerate(value)])
 
-        return _combined(lambda s: {"type": "array", "items": s, **unique}, [item], read)
+        if item.schema is None:
+            return Form(None, read)
+        return Form({"type": "array", "items": item.schema, **unique}, read)
 
     def tuple(self, args: tuple[Any, ...]) -> Form:
         parts = [self.of(arg) for arg in args if arg != ()]
@@ -184,34 +175,30 @@ class _Forms:
             rows = zip(parts, value)
             return tuple(_part(part, v, f"[{i}]") for i, (part, v) in enumerate(rows))
 
-        def build(*items: Schema) -> Schema:
-            # ``items`` is for readers that do not know ``prefixItems``.
-            size = {"minItems": len(items), "maxItems": len(items)}
-            every = union_schema(list(items))
-            return {"type": "array", "prefixItems": list(items), "items": every, **size}
-
-        return _combined(build, parts, read)
+        schemas = [part.schema for part in parts if part.schema is not None]
+        if len(schemas) < len(parts):
+            return Form(None, read)
+        # ``items`` is for readers that do not know ``prefixItems``.
+        items = {"prefixItems": schemas, "items": union_schema(schemas)}
+        size = {"minItems": len(parts), "maxItems": len(parts)}
+        return Form({"type": "array", **items, **size}, read)
 
     def mapping(self, kind: Any, args: tuple[Any, ...]) -> Form:
         key = self.of(args[0]) if args else ANY
-        value_type = int if kind is collections.Counter else args[1] if args else Any
-        item, make = self.of(value_type), _MAPPINGS[kind]
-        if make is collections.defaultdict:
-            make = functools.partial(make, _default_factory(value_type, item))
+        item = self.of(int if kind is collections.Counter else args[1] if args else Any)
 
         def read(value: Any) -> Any:
             if value is None:
                 return value
             if not isinstance(value, abc.Mapping):
                 raise misfit("an object", value)
-            rows = [(_key(key, k), _part(item, v, f"[{k!r}]")) for k, v in value.items()]
-            made = _built(kind.__name__, lambda: dict(rows))
-            return made if make is dict else make(made)
+            rows = {_key(key, k): _part(item, v, f"[{k!r}]") for k, v in value.items()}
+            return _MAPPINGS[kind](rows)
 
-        def build(key: Schema, item: Schema) -> Schema:
-            return {"type": "object", **({"additionalProperties": item} if item else {})}
-
-        return _combined(build, [key, item], read)
+        if key.schema is None or item.schema is None:
+            return Form(None, read)
+        further = {"additionalProperties": item.schema} if item.schema else {}
+        return Form({"type": "object", **further}, read)
 
     def record(self, kind: type) -> Form:
         members, hints = _members(kind), resolved_hints(kind)
@@ -234,10 +221,6 @@ class _Forms:
         parts = {n: with_default(forms[n].schema or {}, d) for n, d in shown.items()}
         required = [name for name, default in shown.items() if default is _EMPTY]
         return Form({"type": "object", "properties": parts, "required": required}, read)
-
-
-def _is_callback(kind: Any) -> bool:
-    return getattr(kind, "_is_protocol", False) and "__call__" in vars(kind)
 
 
 def _is_named_tuple(kind: type) -> bool:
@@ -281,18 +264,18 @@ def _made(kind: type, members: dict[str, Any], parts: dict[str, Any], saved: boo
         if f.default_factory is not dataclasses.MISSING and f.name in parts:
             parts[f.name] = like(parts[f.name], f.default_factory())
     given = {name: value for name, value in parts.items() if name in members}
-    made = object.__new__(kind) if bare else _built(kind.__name__, lambda: kind(**given))
+    made = object.__new__(kind) if bare else _built(kind, lambda: kind(**given))
     for name in stored:
         if name in parts:  # As it was left, whatever the constructor makes of it.
             object.__setattr__(made, name, parts[name])
     return made
 
 
-def _built(name: str, make: Callable[[], Any]) -> Any:
-    made, error = guarded(make)
-    if error is not None:
-        raise Misfit(f"cannot become a {name}: {described(error)}")
-    return made
+def _built(kind: Any, make: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return make(*args)
+    except Exception as error:
+        raise Misfit(f"cannot become a {kind.__name__}: {described(error)}") from None
 
 
 def _reader(kind: type, make: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
@@ -301,15 +284,16 @@ def _reader(kind: type, make: Callable[[Any], Any] | None) -> Callable[[Any], An
             return value
         if make is None:
             raise misfit(f"a {kind.__name__}", value)
-        return _built(kind.__name__, lambda: make(value))
+        return _built(kind, make, value)
 
     return read
 
 
 def _model_schema(make: Callable[[], Any]) -> Schema:
     """The schema that a class gives of itself, without references."""
-    schema, error = guarded(make)
-    if error is not None or not isinstance(schema, dict):
+    try:
+        schema = make()
+    except Exception:  # The method is foreign code.
         return {"type": "object"}
     names = {**schema.get("definitions", {}), **schema.get("$defs", {})}
     bare = {k: v for k, v in schema.items() if k not in ("$defs", "definitions")}
@@ -330,12 +314,6 @@ def _inlined(schema: Any, names: dict[str, Any], outer: tuple[str, ...]) -> Any:
     return {"items": {}, **further} if further.get("type") == "array" else further
 
 
-def _combined(build: Callable[..., Schema], parts: list[Form], read: Callable[[Any], Any]) -> Form:
-    """The form of a container; with a part that JSON cannot say there is no schema."""
-    schemas = [part.schema for part in parts]
-    return Form(None if None in schemas else build(*schemas), read)
-
-
 def _part(form: Form, value: Any, place: str) -> Any:
     try:
         return form.read(value)
@@ -353,17 +331,9 @@ def _key(form: Form, key: Any) -> Any:
         raise Misfit(f"has the key {key!r}, which {fault}") from None
 
 
-def _default_factory(annotation: Any, item: Form) -> Callable[[], Any] | None:
-    kind = typing.get_origin(annotation) or annotation
-    if kind is collections.defaultdict:
-        return lambda: item.read({})
-    made = _LISTS.get(kind) or _MAPPINGS.get(kind)
-    return kind if kind in (bool, int, float, str, bytes) else made
-
-
 def _first_fit(members: list[Form], value: Any) -> Any:
     """The value under the first member of a union that it fits well, else at all."""
-    if value is None and any(member is NULL for member in members):
+    if value is None and NULL in members:
         return None
     others = [member for member in members if member is not NULL]
     for member in others if len(others) > 1 else ():
@@ -374,8 +344,7 @@ def _first_fit(members: list[Form], value: Any) -> Any:
                 if made is value or (type(shown) is type(value) and shown == value):
                     return made
     faults = []
-    fitting = [m for m in others if check_value(value, m.schema) is None]
-    for member in [*fitting, *(m for m in others if m not in fitting)]:
+    for member in sorted(others, key=lambda m: check_value(value, m.schema) is not None):
         try:
             return member.read(value)
         except Misfit as fault:

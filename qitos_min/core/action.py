@@ -115,9 +115,7 @@ class ActionExecutionPolicy:
             raise ValueError(f"unknown mode {self.mode!r}, expected one of {', '.join(_MODES)}")
         check_count(self.max_concurrency, "max_concurrency", least=1)
         names = self.parallel_tool_names
+        if isinstance(names, str) or not all(isinstance(name, str) for name in names or ()):
+            raise TypeError(f"parallel_tool_names must be a collection of names, got {names!r}")
         if names is not None:
-            if isinstance(names, str) or not all(isinstance(n, str) for n in names):
-                raise TypeError(
-                    "parallel_tool_names must be a collection of tool names, " f"got {names!r}"
-                )
             object.__setattr__(self, "parallel_tool_names", frozenset(names))

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from .decision import ActionT, Decision
+from .decision import ActionT
 from .task import Task
 from .tool_registry import ToolRegistry
 
@@ -198,8 +198,12 @@ def _engine_settings(agent: AgentModule[Any, Any, Any], given: dict[str, Any]) -
         _limit_steps(settings, max_steps)
         if _takes(agent.init_state, "max_steps"):
             others["max_steps"] = max_steps
-    if given["workspace"] is not None and settings.get("env") is None:
-        settings["env"] = _host_env(given["workspace"])
+    if given["workspace"] is not None:
+        Path(given["workspace"]).mkdir(parents=True, exist_ok=True)
+        if settings.get("env") is None:
+            from ..kit.env import HostEnv
+
+            settings["env"] = HostEnv(given["workspace"])
     return settings
 
 
@@ -229,13 +233,6 @@ def _limit_steps(settings: dict[str, Any], max_steps: int) -> None:
     from ..engine.states import RuntimeBudget
 
     settings["budget"] = replace(settings.get("budget") or RuntimeBudget(), max_steps=max_steps)
-
-
-def _host_env(workspace: str) -> Any:
-    from ..kit.env import HostEnv
-
-    Path(workspace).mkdir(parents=True, exist_ok=True)
-    return HostEnv(workspace)
 
 
 def _file_name(name: Any) -> str:

@@ -44,10 +44,9 @@ class HandoffContext(Record):
 
     def __post_init__(self) -> None:
         self.strategy = ContextStrategy(self.strategy)
-        if isinstance(self.shared_state_fields, str):
-            raise TypeError(
-                f"shared_state_fields must be a list of names," f" got {self.shared_state_fields!r}"
-            )
+        names = self.shared_state_fields
+        if isinstance(names, str):
+            raise TypeError(f"shared_state_fields must be a list of names, got {names!r}")
         if self.max_history_rounds is not None:
             check_count(self.max_history_rounds, "max_history_rounds", least=0)
 
@@ -74,7 +73,7 @@ class AgentSpec:
     max_steps_override: int | None = None
     """Steps it may take after a handoff, within the run's own budget."""
     shared_env: bool = True
-    state_adapter: StateAdapter | None = None
+    state_adapter: StateAdapter[Any, Any] | None = None
     handoff_context: HandoffContext | None = None
     """Wins over ``context_strategy``."""
     shared_memory: Any = None
@@ -93,8 +92,7 @@ class AgentSpec:
     @property
     def handoff_tool_name(self) -> str:
         """The tool by which a model hands off to this agent, as a legal tool name."""
-        name = self.tool_name or f"transfer_to_{self.name}"
-        return re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:64]
+        return re.sub(r"[^A-Za-z0-9_.-]", "_", self.tool_name or f"transfer_to_{self.name}")[:64]
 
     @property
     def context(self) -> HandoffContext:
@@ -133,14 +131,6 @@ class AgentRegistry:
         """Return the spec of a name, or None."""
         return self._specs.get(name)
 
-    def list_agents(self) -> list[str]:
-        """Return the names in order of registration."""
-        return list(self._specs)
-
-    def spec_of(self, agent: Any) -> AgentSpec | None:
-        """Return the first spec of an agent object, or None."""
-        return next((spec for spec in self if spec.agent is agent), None)
-
     def resolve(self, name: str) -> AgentSpec:
         """Return the spec of a name; an unknown one is a ``KeyError`` that lists all."""
         if name not in self._specs:
@@ -148,19 +138,29 @@ class AgentRegistry:
             raise KeyError(f"no agent is registered as {name!r}; registered: {known}")
         return self._specs[name]
 
+    def list_agents(self) -> list[str]:
+        """Return the names in order of registration."""
+        return list(self._specs)
+
     def list_available(self) -> list[AgentSpec]:
         """Return the specs in order of registration."""
         return list(self)
 
+    def spec_of(self, agent: Any) -> AgentSpec | None:
+        """Return the first spec of an agent object, or None."""
+        return next((spec for spec in self if spec.agent is agent), None)
+
+    # The tools are imported upward, so not at module level.
+
     def get_delegate_tools(self) -> list[Any]:
         """Return a ``delegate_to_<name>`` tool for each agent."""
-        from ..engine.delegate import DelegateTool  # Upward, so not at module level.
+        from ..engine.delegate import DelegateTool
 
         return [DelegateTool(spec) for spec in self]
 
     def get_handoff_tools(self) -> list[Any]:
         """Return a ``transfer_to_<name>`` tool for each agent."""
-        from ..engine._transfer import TransferTool
+        from ..engine._handoff import TransferTool
 
         return [TransferTool(spec) for spec in self]
 

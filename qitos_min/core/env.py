@@ -19,11 +19,9 @@ class EnvCapabilityError(QitosRuntimeError):
     """
 
     def __init__(self, env_name: str, group: str) -> None:
-        super().__init__(
-            f"environment {env_name!r} offers no {group!r} operations", ErrorCategory.ENV
-        )
-        self.env_name = env_name
-        self.group = group
+        text = f"environment {env_name!r} offers no {group!r} operations"
+        super().__init__(text, ErrorCategory.ENV)
+        self.env_name, self.group = env_name, group
 
 
 @dataclass

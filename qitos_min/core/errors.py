@@ -115,9 +115,6 @@ class SystemExecutionError(QitosRuntimeError):
     """The runtime itself failed."""
 
 
-_MODEL_PHASES = ("decide", "model", "llm", "propose")
-
-
 def classify_exception(exc: Exception, phase: str, step_id: int) -> RuntimeErrorInfo:
     """What an exception of a phase means for the run.
 
@@ -125,17 +122,13 @@ def classify_exception(exc: Exception, phase: str, step_id: int) -> RuntimeError
     a timeout or a lost connection is the model's and recoverable; in ``act`` it is the
     tool's and recoverable; anything else is the system's.
     """
-    info = getattr(exc, "info", None)
+    info, category = getattr(exc, "info", None), getattr(exc, "category", None)
     if isinstance(info, RuntimeErrorInfo):
         return info
-    named, place = getattr(exc, "category", None), phase.lower()
-    if isinstance(named, ErrorCategory):
-        category = named
-    elif any(word in place for word in _MODEL_PHASES) and isinstance(
-        exc, (TimeoutError, ConnectionError)
-    ):
-        category = ErrorCategory.MODEL
-    else:
-        category = ErrorCategory.TOOL if place == "act" else ErrorCategory.SYSTEM
+    if not isinstance(category, ErrorCategory):
+        lost = isinstance(exc, (TimeoutError, ConnectionError))
+        model = lost and phase.lower() in ("decide", "model", "model_call", "propose")
+        other = ErrorCategory.TOOL if phase.lower() == "act" else ErrorCategory.SYSTEM
+        category = ErrorCategory.MODEL if model else other
     again = category in (ErrorCategory.MODEL, ErrorCategory.PARSE, ErrorCategory.TOOL)
     return RuntimeErrorInfo(category, str(exc), phase, step_id, again, {}, type(exc).__name__)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 __all__ = ["AttemptIdentity"]
 
 _VALUE = r"attempt_[0-9a-f]{16,64}"
+_WORDS = "'attempt_' followed by 16 to 64 lower-case hexadecimal digits"
 
 
 @dataclass(frozen=True)
@@ -23,10 +24,7 @@ class AttemptIdentity:
 
     def __post_init__(self) -> None:
         if not isinstance(self.value, str) or not re.fullmatch(_VALUE, self.value):
-            raise ValueError(
-                "an attempt identity must be 'attempt_' followed by 16 to 64 "
-                "lower-case hexadecimal digits"
-            )
+            raise ValueError(f"an attempt identity must be {_WORDS}")
 
     @classmethod
     def generate(cls) -> AttemptIdentity:
@@ -40,8 +38,7 @@ class AttemptIdentity:
     @classmethod
     def from_dict(cls, value: object) -> AttemptIdentity:
         """Reads what :meth:`to_dict` wrote; anything else is a ValueError."""
-        if not isinstance(value, dict) or value.keys() != {"kind", "value"}:
-            raise ValueError("an attempt identity has the keys 'kind' and 'value'")
-        if value["kind"] != "attempt":
-            raise ValueError("an attempt identity has the kind 'attempt'")
-        return cls(value["value"])
+        if isinstance(value, dict) and value.keys() == {"kind", "value"}:
+            if value["kind"] == "attempt":
+                return cls(value["value"])
+        raise ValueError("an attempt identity has the keys 'kind', which is 'attempt', and 'value'")

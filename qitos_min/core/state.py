@@ -14,20 +14,18 @@ from .errors import ErrorCategory, QitosRuntimeError, StopReason
 __all__ = ["StateMigrationError", "StateSchema", "StateValidationError", "restored_state"]
 
 
-class StateValidationError(QitosRuntimeError):
+class _StateError(QitosRuntimeError):
+    def __init__(self, message: str, field_name: str = "") -> None:
+        super().__init__(message, ErrorCategory.STATE)
+        self.field_name = field_name
+
+
+class StateValidationError(_StateError):
     """A state that breaks its own rules; ``field_name`` says where."""
 
-    def __init__(self, message: str, field_name: str = "") -> None:
-        super().__init__(message, ErrorCategory.STATE)
-        self.field_name = field_name
 
-
-class StateMigrationError(QitosRuntimeError):
+class StateMigrationError(_StateError):
     """A stored state or run that this code cannot read; ``field_name`` may say where."""
-
-    def __init__(self, message: str, field_name: str = "") -> None:
-        super().__init__(message, ErrorCategory.STATE)
-        self.field_name = field_name
 
 
 @dataclass
@@ -62,40 +60,25 @@ class StateSchema:
         version = payload.get("schema_version", 1)
         newest = known["schema_version"].default
         if isinstance(version, int) and version > newest:
-            raise StateMigrationError(
-                f"state version {version} is not known; known: up to {newest}"
-            )
+            text = f"state version {version} is not known; known: up to {newest}"
+            raise StateMigrationError(text)
         unknown = sorted(set(payload) - set(known), key=str)
         if unknown and strict:
-            raise StateValidationError(
-                f"unknown state field {unknown[0]!r} of {cls.__name__}", unknown[0]
-            )
+            text = f"unknown state field {unknown[0]!r} of {cls.__name__}"
+            raise StateValidationError(text, unknown[0])
         state = restored_state(cls, {k: v for k, v in payload.items() if k in known})
         state.validate()
         return state
 
     def validate(self) -> None:
         """Raise ``StateValidationError`` at the first field of a wrong type."""
-        for name, kind in _TYPES.items():
+        for name, (what, kind, least) in _RULES.items():
             value = getattr(self, name)
+            text = f"state field {name!r} must be"
             if not isinstance(value, kind) or isinstance(value, bool):
-                raise StateValidationError(
-                    f"state field {name!r} must be {kind.__name__}," f" got {type(value).__name__}",
-                    name,
-                )
-        if not isinstance(self.stop_reason, (str, type(None))):
-            raise StateValidationError(
-                "state field 'stop_reason' must be str or None,"
-                f" got {type(self.stop_reason).__name__}",
-                "stop_reason",
-            )
-        for name, least in (("current_step", 0), ("max_steps", 1)):
-            if getattr(self, name) < least:
-                raise StateValidationError(
-                    f"state field {name!r} must be at least {least},"
-                    f" got {getattr(self, name)!r}",
-                    name,
-                )
+                raise StateValidationError(f"{text} {what}, got {type(value).__name__}", name)
+            if least is not None and value < least:
+                raise StateValidationError(f"{text} at least {least}, got {value!r}", name)
 
     def set_stop(self, reason: StopReason | str, final_result: Any = None) -> None:
         """Say why the run ends; an answer already there is kept without a new one.
@@ -130,11 +113,13 @@ def restored_state(kind: type, saved: dict[str, Any]) -> Any:
         raise StateMigrationError(text, name) from None
 
 
-_TYPES = {
-    "schema_version": int,
-    "task": str,
-    "current_step": int,
-    "max_steps": int,
-    "metadata": dict,
-    "metrics": dict,
+# Per field: its type in words, its type, its least value.
+_RULES: dict[str, tuple[str, Any, int | None]] = {
+    "schema_version": ("int", int, None),
+    "task": ("str", str, None),
+    "current_step": ("int", int, 0),
+    "max_steps": ("int", int, 1),
+    "metadata": ("dict", dict, None),
+    "metrics": ("dict", dict, None),
+    "stop_reason": ("str or None", (str, type(None)), None),
 }

@@ -7,6 +7,7 @@ from typing import Any
 
 from ._contract import Record
 from ._limits import check_count, is_number
+from .env import EnvSpec
 
 __all__ = ["Task", "TaskBudget", "TaskResource", "TaskResult", "check_limits"]
 
@@ -45,7 +46,7 @@ class Task(Record):
     objective: str
     inputs: dict[str, Any] = field(default_factory=dict)
     resources: list[TaskResource] = field(default_factory=list)
-    env_spec: Any = None
+    env_spec: EnvSpec | None = None
     constraints: dict[str, Any] = field(default_factory=dict)
     success_criteria: list[str] = field(default_factory=list)
     budget: TaskBudget = field(default_factory=TaskBudget)
@@ -60,6 +61,8 @@ class Task(Record):
         values = dict(payload)
         values["budget"] = TaskBudget(**(values.get("budget") or {}))
         values["resources"] = [TaskResource(**r) for r in values.get("resources") or ()]
+        if isinstance(values.get("env_spec"), dict):
+            values["env_spec"] = EnvSpec(**values["env_spec"])
         return cls(**values)
 
     def validate(self) -> None:

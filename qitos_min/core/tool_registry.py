@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import re
 from collections.abc import Iterable
@@ -22,6 +23,10 @@ from .tool_result import ToolResult
 __all__ = ["ToolOrigin", "ToolRegistry"]
 
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.ASCII)
+_DESCRIBED = (
+    "prompt output_schema timeout_s max_retries requires_user_interaction "
+    "supports_background result_max_chars produces_artifact".split()
+)
 
 
 @dataclass(frozen=True)
@@ -72,9 +77,8 @@ class ToolRegistry:
         is no tool and ``ValueError`` for a name that is taken or not legal; then
         nothing is registered.
         """
-        tool = as_tool(item, name, meta)
         source = "function" if is_function(item) else "tool"
-        self._add([(tool, ToolOrigin(source))])
+        self._add([(as_tool(item, name, meta), ToolOrigin(source))])
         return self
 
     def include(self, obj: Any) -> ToolRegistry:
@@ -89,8 +93,7 @@ class ToolRegistry:
         marked = [] if alone else [name for name in dir(obj) if _is_marked(obj, name)]
         if not marked:
             return self.register(obj)
-        tools = [as_tool(getattr(obj, name)) for name in marked]
-        self._add([(tool, ToolOrigin("function")) for tool in tools])
+        self._add([(as_tool(getattr(obj, name)), ToolOrigin("function")) for name in marked])
         return self
 
     def include_toolset(self, items: Any) -> ToolRegistry:
@@ -123,13 +126,10 @@ class ToolRegistry:
             raise TypeError(f"a toolset needs a method tools(), got {shown(toolset)}")
         title = _toolset_name(toolset)
         prefix = title if namespace is None else namespace
-        found = []
-        for item in toolset.tools():
-            tool = as_tool(item)
-            if prefix:
-                tool = as_tool(tool, f"{prefix}.{tool.spec.name}")
-            found.append((tool, ToolOrigin("toolset", title)))
-        self._add(found)
+        tools = [as_tool(item) for item in toolset.tools()]
+        if prefix:
+            tools = [as_tool(tool, f"{prefix}.{tool.spec.name}") for tool in tools]
+        self._add([(tool, ToolOrigin("toolset", title)) for tool in tools])
         self._toolsets.append(toolset)
         return self
 
@@ -143,14 +143,14 @@ class ToolRegistry:
         _check_name(alias)
         taken = alias if alias in self._tools else self._aliases.get(alias, target)
         if taken != target:
-            raise ValueError(f"alias {alias!r} of tool {target!r} already names the tool {taken!r}")
+            text = f"alias {alias!r} of tool {target!r} already names the tool {taken!r}"
+            raise ValueError(text)
         self._aliases[alias] = target
         return self
 
     def get(self, name: str) -> BaseTool | None:
         """The tool of a name or alias, or None."""
-        canonical = self.resolve_name(name)
-        return None if canonical is None else self._tools[canonical]
+        return self._tools.get(self.resolve_name(name) or "")
 
     def resolve(self, name: str) -> BaseTool:
         """The tool of a name or alias; ``ValueError`` with suggestions if unknown."""
@@ -158,29 +158,23 @@ class ToolRegistry:
 
     def resolve_name(self, name: object) -> str | None:
         """The canonical name of a name or alias, or None."""
-        if not isinstance(name, str):
-            return None
-        if name in self._tools:
-            return name
+        if not isinstance(name, str) or name in self._tools:
+            return name if isinstance(name, str) else None
         return self._aliases.get(name) or self._short_aliases().get(name)
 
     def names_of(self, name: str) -> list[str]:
         """The canonical name of a tool, then its aliases; ``ValueError`` if unknown."""
         canonical = self._known(name)
-        aliases = [*self._aliases, *self._short_aliases()]
+        aliases = dict.fromkeys([*self._aliases, *self._short_aliases()])
         found = [alias for alias in aliases if self.resolve_name(alias) == canonical]
-        return list(dict.fromkeys([canonical, *found]))
+        return [canonical, *(alias for alias in found if alias != canonical)]
 
     def suggest(self, name: str, limit: int = 3) -> list[str]:
         """Up to ``limit`` canonical names that look like ``name``, best first."""
-        # Only a misspelt name pays for the import.
-        import difflib
-
-        known_names = [*self._short_aliases(), *self._aliases, *self._tools]
-        spelt = {known.lower(): known for known in known_names}
+        known = [*self._short_aliases(), *self._aliases, *self._tools]
+        spelt = {one.lower(): one for one in known}
         close = difflib.get_close_matches(str(name).lower(), spelt, limit, 0.6)
-        found = [self.resolve_name(spelt[match]) or spelt[match] for match in close]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(self.resolve_name(spelt[one]) or spelt[one] for one in close))
 
     def list_tools(self) -> list[str]:
         """The canonical names, sorted."""
@@ -196,39 +190,25 @@ class ToolRegistry:
 
     def describe_tool(self, name: str) -> dict[str, Any]:
         """All that is known about a tool, as JSON; ``ValueError`` if unknown."""
-        canonical = self._known(name)
-        spec = self._tools[canonical].spec
-        shown = (
-            "prompt output_schema timeout_s max_retries requires_user_interaction "
-            "supports_background result_max_chars produces_artifact"
-        )
-        told = {
-            "input_schema": spec.arguments_schema(),
-            **{field: getattr(spec, field) for field in shown.split()},
-            "origin": self._origins[canonical],
-        }
+        spec = self.resolve(name).spec
+        told = {field: getattr(spec, field) for field in _DESCRIBED}
+        told = {"input_schema": spec.arguments_schema(), **told, "origin": self.origin(name)}
         return {**ToolPermissionSpec.from_spec(spec).to_dict(), **to_json_value(told)}
 
     def get_all_specs(self) -> list[dict[str, Any]]:
         """What a chat model is told: one function entry per tool, sorted by name."""
-        return [
+        told = [
             {
-                "type": "function",
-                "function": {
-                    "name": spec.name,
-                    "description": spec.prompt or spec.description,
-                    "parameters": to_json_value(spec.arguments_schema()),
-                },
+                "name": spec.name,
+                "description": spec.prompt or spec.description,
+                "parameters": to_json_value(spec.arguments_schema()),
             }
             for spec in self._sorted_specs()
         ]
-
-    def export_permissions(self) -> list[ToolPermissionSpec]:
-        """What each tool may do, sorted by name, without aliases, all values copied."""
-        return [ToolPermissionSpec.from_spec(spec) for spec in self._sorted_specs()]
+        return [{"type": "function", "function": function} for function in told]
 
     def get_tool_descriptions(self, protocol: Any = None, renderer: Any = None) -> str:
-        """The tools as text for a prompt, sorted by name: a call and what it does.
+        """The tools as text for a prompt, sorted by name: what they do and their arguments.
 
         The text is the same for every protocol. ``renderer`` is called with the
         registry instead and gives its own.
@@ -240,6 +220,10 @@ class ToolRegistry:
     def render_tool_schema(self, protocol: Any = None, renderer: Any = None) -> str:
         """The same as :meth:`get_tool_descriptions`."""
         return self.get_tool_descriptions(protocol, renderer)
+
+    def export_permissions(self) -> list[ToolPermissionSpec]:
+        """What each tool may do, sorted by name, without aliases, all values copied."""
+        return [ToolPermissionSpec.from_spec(spec) for spec in self._sorted_specs()]
 
     def call(
         self, tool_name: str, /, runtime_context: dict[str, Any] | None = None, **args: Any
@@ -257,8 +241,7 @@ class ToolRegistry:
             raise call.error
         if call is not None and (result.is_success or call.value is not None):
             return call.value
-        text = result.error or str(result.error_code)
-        details = {"code": result.error_code}
+        text, details = result.error or "", {"code": result.error_code}
         raise ToolExecutionError(
             RuntimeErrorInfo(ErrorCategory.TOOL, text, "ACT", 0, result.recoverable, details)
         )
@@ -282,9 +265,8 @@ class ToolRegistry:
 
         All of them are called; the first exception is raised afterwards.
         """
-        hooks = reversed(self._hooks("teardown"))
-        errors = [guarded(hook, context or {})[1] for hook in hooks]
-        for error in errors:
+        ended = [guarded(hook, context or {}) for hook in reversed(self._hooks("teardown"))]
+        for _, error in ended:
             if error is not None:
                 raise error
 
@@ -316,9 +298,8 @@ class ToolRegistry:
             _check_name(name)
             other = tools.get(name) or tools.get(self._aliases.get(name, ""))
             if other is not None:
-                raise ValueError(
-                    f"tool {name!r} is {shown(other)} already, " f"it cannot be {shown(tool)} too"
-                )
+                text = f"tool {name!r} is {shown(other)} already, it cannot be {shown(tool)} too"
+                raise ValueError(text)
             tools[name], origins[name] = tool, origin
         self._tools.update(tools)
         self._origins.update(origins)
@@ -329,7 +310,7 @@ def _as_text(spec: ToolSpec) -> str:
     lines = [f"- {spec.name}: {spec.prompt or spec.description}"]
     for name, part in schema.get("properties", {}).items():
         needed = "" if name in schema.get("required", ()) else ", optional"
-        kind = part.get("type") or ("any" if "enum" not in part else "enum")
+        kind = part.get("type", "any")
         kind = " or ".join(kind) if isinstance(kind, list) else kind
         note = f": {part['description']}" if part.get("description") else ""
         lines.append(f"  - {name} ({kind}{needed}){note}")

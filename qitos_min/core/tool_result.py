@@ -154,21 +154,18 @@ class ToolResult:
 
         Raises ToolResultContractError, also for a missing or an unknown key.
         """
+        code = "invalid_canonical_field"
         if not isinstance(value, Mapping):
-            kind = type(value).__qualname__
-            raise ToolResultContractError(
-                "invalid_canonical_field", f"a result must be a mapping, got {kind}"
-            )
+            what = f"a result must be a mapping, got {type(value).__qualname__}"
+            raise ToolResultContractError(code, what)
         if value.get("schema_version") != TOOL_RESULT_SCHEMA_VERSION:
-            raise ToolResultContractError(
-                "unknown_schema_version", f"schema_version must be {TOOL_RESULT_SCHEMA_VERSION}"
-            )
-        names = [*_DEFAULTS, "success"] if "success" in value else _DEFAULTS
+            what = f"schema_version must be {TOOL_RESULT_SCHEMA_VERSION}"
+            raise ToolResultContractError("unknown_schema_version", what)
         try:
-            given = exact_values(value, names)
+            given = exact_values(value, [*_DEFAULTS, *(n for n in ("success",) if n in value)])
         except ValueError as error:
             what = f"a result has exactly the fields of the contract, {error}"
-            raise ToolResultContractError("invalid_canonical_field", what) from None
+            raise ToolResultContractError(code, what) from None
         # What cannot be read is left as it is, for the check whose turn it is.
         with suppress(ValueError):
             given["attempt_id"] = AttemptIdentity.from_dict(given["attempt_id"])
@@ -269,12 +266,10 @@ def _checked(result: ToolResult) -> dict[str, Any]:
             given[name] = value
     if not all(_HOLDS[name](given[name]) for name in given if name in _HOLDS):
         check_fields(result, FIELD_CHECKS, ToolResultContractError)
-    for name, value in given.items():
-        copied[name] = _copied(name, value)
-    if not STATE_FIELDS.isdisjoint(given):
-        fault = state_fault(result)
-        if fault is not None:
-            raise ToolResultContractError(*fault)
+    copied.update({name: _copied(name, value) for name, value in given.items()})
+    fault = None if STATE_FIELDS.isdisjoint(given) else state_fault(result)
+    if fault is not None:
+        raise ToolResultContractError(*fault)
     return copied
 
 
@@ -285,9 +280,7 @@ def _copied(name: str, value: Any) -> Any:
         copy = strict_copy(value)
     except ValueError as error:
         raise ToolResultContractError("non_serializable_value", f"{name} holds {error}") from None
-    if name == "next_action" and copy is not None:
-        copy.setdefault("args", {})
-    return copy
+    return {**copy, "args": copy.get("args", {})} if name == "next_action" and copy else copy
 
 
 def _failure(kind: str, code: str, error: str, /, **values: Any) -> dict[str, Any]:

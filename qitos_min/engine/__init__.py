@@ -5,7 +5,7 @@ from .critic import Critic
 from .critic_decorator import critic
 from .critic_result import CriticResult
 from .engine import Engine, EngineResult, StepSummary
-from .hooks import EngineHook
+from .hooks import EngineHook, HookContext, ToolHookContext
 from .states import (
     ContextConfig,
     CriticTrace,
@@ -29,10 +29,12 @@ __all__ = [
     "EngineHook",
     "EngineResult",
     "HandoffTrace",
+    "HookContext",
     "RuntimeBudget",
     "RuntimeEvent",
     "RuntimePhase",
     "StepRecord",
     "StepSummary",
+    "ToolHookContext",
     "critic",
 ]

@@ -58,24 +58,17 @@ def compose(
     with ExitStack() as held:
         runtime = runtime or RuntimeComposition()
         if runtime.artifact_resolver is None:
-            folder = tempfile.TemporaryDirectory(prefix="artifacts-")
-            store = FileArtifactStore(held.enter_context(folder))
-            runtime = replace(runtime, artifact_resolver=store)
+            folder = held.enter_context(tempfile.TemporaryDirectory(prefix="artifacts-"))
+            runtime = replace(runtime, artifact_resolver=FileArtifactStore(folder))
         env = WorkspaceEnv(workspace, artifact_store=runtime.artifact_resolver)
         held.callback(env.close)
         registry = agent.tool_registry.copy()
         for tool in EnvToolSet().tools():
             if tool.name not in registry:
                 registry.register(tool)
-        engine = Engine(
-            agent, tool_registry=registry, env=env, runtime=runtime, **engine_options
-        )
-        held.callback(_restore, agent.config, dict(agent.config))
+        engine = Engine(agent, tool_registry=registry, env=env, runtime=runtime, **engine_options)
+        before = {k: v for k, v in agent.config.items() if k == "artifact_resolver"}
+        held.callback(agent.config.update, before)
+        held.callback(agent.config.pop, "artifact_resolver")
         agent.config["artifact_resolver"] = runtime.artifact_resolver
         return Composition(agent, env, registry, runtime, engine, held.pop_all())
-
-
-def _restore(config: dict[str, Any], before: dict[str, Any]) -> None:
-    config.pop("artifact_resolver")
-    if "artifact_resolver" in before:
-        config["artifact_resolver"] = before["artifact_resolver"]

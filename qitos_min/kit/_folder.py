@@ -1,44 +1,46 @@
 """Files of one folder and of nothing outside it; a failed write leaves the old content.
 
-Links and ``..`` are followed before a path is compared with the folder, and paths are
-never compared as text. A write goes to a new file beside the old one, looks once more
-at what is to be replaced, and renames; these two under a lock that all writers of the
-file's real folder share, in whatever object, process or spelling. If a parent folder becomes a link between these
-two, the new file is not beside the path any more and the rename fails.
+Links and ``..`` are followed before a path is compared with the folder. A write goes to
+a new file beside the old one, looks once more at what is to be replaced, and renames;
+these two under a lock that all writers of the file's real folder share, in whatever
+object, process or spelling.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shutil
 import stat
+import sys
+import tempfile
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ._lock import lock_of
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
 
-__all__ = [
-    "FileRefusal",
-    "Folder",
-    "PROTECTED_NAMES",
-    "is_protected",
-    "read_regular",
-    "write_new",
-]
+__all__ = ["FileRefusal", "Folder", "is_protected", "lock_of", "read_regular", "write_new"]
 
-PROTECTED_NAMES = frozenset(
+_PROTECTED = frozenset(
     ".aws .azure .docker .env .git .git-credentials .gnupg .hg .kube .netrc .npmrc"
     " .pypirc .ssh .svn".split()
 )
+_LOCK_WAIT_S = 10.0
 
 # O_BINARY is Windows' alone, the others are not; O_NONBLOCK keeps a pipe from blocking.
 _PLAIN = getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
 _READ = os.O_RDONLY | _PLAIN | getattr(os, "O_NONBLOCK", 0)
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN
+
+_Name = str | os.PathLike[str]
 
 
 class FileRefusal(ValueError):
@@ -47,8 +49,8 @@ class FileRefusal(ValueError):
     ``code`` is for programs, ``reason`` for people; ``name`` is the file, if known.
     """
 
-    def __init__(self, code: str, reason: str, name: str = "") -> None:
-        super().__init__(f"{name!r}: {reason}" if name else reason)
+    def __init__(self, code: str, reason: str, name: object = "") -> None:
+        super().__init__(f"{str(name)!r}: {reason}" if name else reason)
         self.code = code
         self.reason = reason
 
@@ -59,7 +61,7 @@ def is_protected(part: str) -> bool:
     Upper case, and on Windows dots and spaces at the end, can lead to the same file.
     """
     plain = part.rstrip(". ").casefold()
-    return plain in PROTECTED_NAMES or plain.startswith(".env.")
+    return plain in _PROTECTED or plain.startswith(".env.")
 
 
 def read_regular(path: Path, most: int = -1) -> bytes:
@@ -67,154 +69,10 @@ def read_regular(path: Path, most: int = -1) -> bytes:
 
     OSError for a link, a folder or a device.
     """
-    descriptor = os.open(path, _READ)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    with open(path, "rb", opener=lambda path, _: os.open(path, _READ)) as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", path.name)
-        with open(descriptor, "rb", closefd=False) as stream:
-            return stream.read(most)
-    finally:
-        os.close(descriptor)
-
-
-class Folder:
-    """The file operations of one folder.
-
-    Every ``name`` is relative to the folder, or absolute and inside it. With
-    ``protect``, names such as ``.git`` and ``.env`` are out of reach. Every operation
-    raises ``FileRefusal`` with the code ``path_outside_workspace``, ``protected_path``
-    or ``stale_file``, and OSError for what the system refuses; the constructor raises
-    NotADirectoryError when ``root`` is not an existing folder.
-    """
-
-    def __init__(self, root: str | os.PathLike[str], *, protect: bool = False) -> None:
-        self.root = Path(root).resolve()
-        if not self.root.is_dir():
-            raise NotADirectoryError(
-                f"workspace root {os.fspath(root)!r} is not an existing folder"
-            )
-        self._protect = protect
-        self._mine = threading.local()
-
-    def find(self, name: str | os.PathLike[str]) -> Path:
-        """The real path behind ``name``, which need not exist."""
-        outside = FileRefusal(
-            "path_outside_workspace", "outside the workspace", str(name)
-        )
-        try:
-            path = (self.root / name).resolve()
-        except (OSError, RuntimeError, TypeError, ValueError) as error:
-            # Link loops, NUL characters and values that are no paths lead nowhere.
-            raise outside from error
-        if not path.is_relative_to(self.root):
-            raise outside
-        parts = path.relative_to(self.root).parts
-        if os.name == "nt" and any(":" in part for part in parts):
-            raise outside  # "a.txt:hidden" names another stream of a.txt
-        if self._protect and any(map(is_protected, (*self._spelt(name), *parts))):
-            raise FileRefusal("protected_path", "protected name", str(name))
-        return path
-
-    def _spelt(self, name: str | os.PathLike[str]) -> tuple[str, ...]:
-        # A protected name may be a link to one that is not.
-        path = Path(name)
-        inside = path.is_relative_to(self.root)
-        return (path.relative_to(self.root) if inside else path).parts
-
-    def read_bytes(self, name: str | os.PathLike[str]) -> bytes:
-        """The content of a regular file."""
-        path = self.find(name)
-        data = read_regular(path)
-        if self.find(name) != path:
-            raise FileRefusal("stale_file", "path changed while it was read", str(name))
-        return data
-
-    def read_text(self, name: str | os.PathLike[str]) -> str:
-        """The content of a UTF-8 file, line ends as they are.
-
-        Raises:
-            UnicodeDecodeError: The file is not UTF-8.
-        """
-        return self.read_bytes(name).decode("utf-8")
-
-    @contextmanager
-    def locked(self, name: str | os.PathLike[str]) -> Iterator[None]:
-        """Keep other writers away from the folder of a file, if there is one.
-
-        The thread that is inside may enter again. Raises ``TimeoutError`` when others
-        stay for 10 s. Programs that take no lock, such as commands, are not kept away.
-        """
-        folder = self.find(name).parent
-        mine = vars(self._mine).setdefault("folders", set())
-        if folder in mine or not folder.is_dir():
-            yield
-            return
-        with lock_of(folder):
-            mine.add(folder)
-            try:
-                yield
-            finally:
-                mine.discard(folder)
-
-    def write_bytes(
-        self,
-        name: str | os.PathLike[str],
-        data: bytes,
-        *,
-        expected: bytes | None = None,
-    ) -> None:
-        """Give a file new content; missing parent folders are made.
-
-        With ``expected`` the file must hold these bytes until it is replaced.
-        """
-        path = self.find(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        before = path.stat() if expected is not None or path.exists() else None
-        if before is not None and not stat.S_ISREG(before.st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(name))
-        if before is not None and not os.access(path, os.W_OK):
-            # A rename would replace a file that may not be written.
-            raise OSError(errno.EACCES, "read-only file", str(name))
-        temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
-        try:
-            write_new(temporary, data, path if before else None)
-            with self.locked(name):
-                if self.find(name) != path or (
-                    expected is not None and read_regular(path) != expected
-                ):
-                    raise FileRefusal(
-                        "stale_file", "file changed while it was written", str(name)
-                    )
-                os.replace(temporary, path)
-        finally:
-            with suppress(OSError):
-                temporary.unlink()
-
-    def write_text(self, name: str | os.PathLike[str], content: str) -> None:
-        """Give a file new content as UTF-8, line ends as they are."""
-        self.write_bytes(name, content.encode("utf-8"))
-
-    def exists(self, name: str | os.PathLike[str]) -> bool:
-        """Whether there is a file or folder of this name."""
-        return self.find(name).exists()
-
-    def list_files(
-        self, name: str | os.PathLike[str] = ".", limit: int = 200
-    ) -> list[str]:
-        """Up to ``limit`` files below a folder, as ``/`` paths relative to the root."""
-        start, found = self.find(name), []
-        if not start.is_dir():
-            raise OSError(errno.ENOTDIR, "not a folder", str(name))
-        for folder, folders, files in os.walk(start):
-            if self._protect:
-                folders[:] = [part for part in folders if not is_protected(part)]
-                files = [part for part in files if not is_protected(part)]
-            folders.sort()
-            for file in sorted(files):
-                if len(found) >= limit:
-                    return found
-                found.append((Path(folder) / file).relative_to(self.root).as_posix())
-        return found
+        return stream.read(most)
 
 
 def write_new(path: Path, data: bytes, like: Path | None) -> None:
@@ -232,3 +90,186 @@ def write_new(path: Path, data: bytes, like: Path | None) -> None:
             os.chown(path, wanted.st_uid, wanted.st_gid)
     shutil.copystat(like, path)
     os.utime(path)
+
+
+class Folder:
+    """The file operations of one folder, which must exist (NotADirectoryError).
+
+    Every ``name`` is relative to the folder, or absolute and inside it. With
+    ``protect``, names such as ``.git`` and ``.env`` are out of reach. Every operation
+    raises ``FileRefusal`` with the code ``path_outside_workspace``, ``protected_path``
+    or ``stale_file``, and OSError for what the system refuses.
+    """
+
+    def __init__(self, root: _Name, *, protect: bool = False) -> None:
+        self.root = Path(root).resolve()
+        if not self.root.is_dir():
+            raise NotADirectoryError(
+                f"workspace root {os.fspath(root)!r} is not an existing folder"
+            )
+        self._protect = protect
+        self._mine = threading.local()
+
+    def find(self, name: _Name) -> Path:
+        """The real path behind ``name``, which need not exist."""
+        outside = FileRefusal("path_outside_workspace", "outside the workspace", name)
+        try:
+            path = (self.root / name).resolve()
+        except (OSError, RuntimeError, TypeError, ValueError) as error:
+            # Link loops, NUL characters and values that are no paths lead nowhere.
+            raise outside from error
+        if not path.is_relative_to(self.root):
+            raise outside
+        parts = path.relative_to(self.root).parts
+        if os.name == "nt" and any(":" in part for part in parts):
+            raise outside  # "a.txt:hidden" names another stream of a.txt
+        # A protected name may be a link to one that is not.
+        spelt = Path(os.path.relpath(self.root / name, self.root)).parts
+        if self._protect and any(map(is_protected, (*spelt, *parts))):
+            raise FileRefusal("protected_path", "protected name", name)
+        return path
+
+    def read_bytes(self, name: _Name) -> bytes:
+        """The content of a regular file."""
+        return read_regular(self.find(name))
+
+    def read_text(self, name: _Name) -> str:
+        """The content of a UTF-8 file, line ends as they are."""
+        return self.read_bytes(name).decode("utf-8")
+
+    @contextmanager
+    def locked(self, name: _Name) -> Iterator[None]:
+        """Keep other writers away from the folder of a file, if there is one.
+
+        The thread that is inside may enter again. Programs that take no lock, such as
+        commands, are not kept away. Raises ``TimeoutError`` when others stay for 10 s.
+        """
+        folder = self.find(name).parent
+        mine = vars(self._mine).setdefault("folders", set())
+        if folder in mine or not folder.is_dir():
+            yield
+            return
+        with lock_of(folder):
+            mine.add(folder)
+            try:
+                yield
+            finally:
+                mine.discard(folder)
+
+    def write_bytes(self, name: _Name, data: bytes, *, expected: bytes | None = None) -> None:
+        """Give a file new content; missing parent folders are made.
+
+        With ``expected`` the file must hold these bytes until it is replaced.
+        """
+        path = self.find(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replaces = expected is not None or path.exists()
+        if replaces and not stat.S_ISREG(path.stat().st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(name))
+        if replaces and not os.access(path, os.W_OK):
+            # A rename would replace a file that may not be written.
+            raise OSError(errno.EACCES, "read-only file", str(name))
+        temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
+        try:
+            write_new(temporary, data, path if replaces else None)
+            with self.locked(name):
+                moved = self.find(name) != path
+                if moved or (expected is not None and read_regular(path) != expected):
+                    raise FileRefusal("stale_file", "file changed while it was written", name)
+                os.replace(temporary, path)
+        finally:
+            with suppress(OSError):
+                temporary.unlink()
+
+    def write_text(self, name: _Name, content: str) -> None:
+        """Give a file new content as UTF-8, line ends as they are."""
+        self.write_bytes(name, content.encode("utf-8"))
+
+    def exists(self, name: _Name) -> bool:
+        """Whether there is a file or folder of this name."""
+        return self.find(name).exists()
+
+    def list_files(self, name: _Name = ".", limit: int = 200) -> list[str]:
+        """Up to ``limit`` files below a folder, as ``/`` paths relative to the root."""
+        start, found = self.find(name), []
+        if not start.is_dir():
+            raise OSError(errno.ENOTDIR, "not a folder", str(name))
+        for folder, folders, files in os.walk(start):
+            folders[:] = sorted(part for part in folders if not self._hides(part))
+            for file in sorted(files):
+                if len(found) >= limit:
+                    return found
+                if not self._hides(file):
+                    found.append((Path(folder) / file).relative_to(self.root).as_posix())
+        return found
+
+    def _hides(self, part: str) -> bool:
+        return self._protect and is_protected(part)
+
+
+@contextmanager
+def lock_of(folder: Path) -> Iterator[None]:
+    """Hold the system's lock of a folder, which ends with the process that has it.
+
+    Where a folder cannot be locked, as on Windows, a file in the folder for temporary
+    files is, named after the real path. Raises ``TimeoutError`` when others hold it for
+    longer than 10 seconds, and OSError when nothing can be locked.
+    """
+    end, pause = time.monotonic() + _LOCK_WAIT_S, 0.001
+    descriptor, held = _begin(folder)
+    try:
+        while not held:
+            if time.monotonic() >= end:
+                text = f"another writer has kept its folder locked for {_LOCK_WAIT_S:g} s"
+                raise TimeoutError(errno.ETIMEDOUT, text, str(folder))
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.02)
+            held = _lock(descriptor)
+        yield
+    finally:
+        if held:  # A child process may have the descriptor too: closing is not enough.
+            _lock(descriptor, False)
+        os.close(descriptor)
+
+
+def _begin(folder: Path) -> tuple[int, bool]:
+    """An open descriptor that stands for a folder, and whether it is locked already."""
+    if sys.platform != "win32":
+        # Some folders can be written to and not read, some file systems lock no folders.
+        with suppress(OSError):
+            descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                return descriptor, _lock(descriptor)
+            except OSError:
+                os.close(descriptor)
+    descriptor = _open_file(folder)
+    return descriptor, _lock(descriptor)
+
+
+def _open_file(folder: Path) -> int:
+    name = os.fsencode(os.path.normcase(folder))
+    path = Path(tempfile.gettempdir()) / f"qitos-{hashlib.sha256(name).hexdigest()[:32]}.lock"
+    flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        # Linux lets nobody "create" the file of another user in a shared folder.
+        return os.open(path, flags)
+    except FileNotFoundError:
+        descriptor = os.open(path, flags | os.O_CREAT, 0o666)
+        with suppress(OSError):
+            os.chmod(path, 0o666)  # Other users share the lock, whatever the umask.
+        return descriptor
+
+
+def _lock(descriptor: int, take: bool = True) -> bool:
+    """Take a lock or give it back; False when another has it."""
+    try:
+        if sys.platform == "win32":
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK if take else msvcrt.LK_UNLCK, 1)
+        else:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB if take else fcntl.LOCK_UN)
+    except OSError as error:
+        if take and error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
+            return False
+        raise
+    return True

@@ -11,12 +11,11 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain, repeat
 
 from ._folder import FileRefusal
 
-__all__ = ["Selection", "edit_bytes", "require_digest", "select_lines"]
+__all__ = ["edit_bytes", "lines_of", "replace_lines", "select_lines"]
 
 _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(b"\r\n|\r|\n")
@@ -24,30 +23,29 @@ _MOST_PLACES = 1000
 _SAME_LINE_END = rb"(?:\r\n|\r(?!\n)|(?<!\r)\n)"
 
 
-@dataclass(frozen=True)
-class Selection:
-    """Some lines of a file, numbered for a reader."""
+def lines_of(data: bytes) -> tuple[list[str], str]:
+    """The lines of a file without BOM and line ends, and its encoding.
 
-    text: str
-    encoding: str
-    """``utf-8``, or ``unknown`` when some bytes had to be shown as U+FFFD."""
-    receipt: dict[str, int | bool]
-    """``offset`` (lines before the first one), ``limit``, ``total_lines``, ``has_more``
-    (lines follow the last one) and ``truncated`` (the limit cut them off)."""
-
-
-def _require_text(data: bytes) -> None:
-    # UTF-16 text is binary here: its line ends and matches are no single bytes.
-    if b"\0" in data or data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise FileRefusal(
-            "file_is_binary", f"binary file of {len(data)} bytes, not text"
-        )
+    The encoding is ``utf-8``, or ``unknown`` when some bytes are shown as U+FFFD.
+    Raises ``FileRefusal`` with the code ``file_is_binary``.
+    """
+    _require_text(data)
+    lines = _LINE_END.split(data.removeprefix(_BOM))
+    if not lines[-1]:
+        lines.pop()  # what follows the last line end is not a line
+    try:
+        return [line.decode("utf-8") for line in lines], "utf-8"
+    except UnicodeDecodeError:
+        return [line.decode("utf-8", "replace") for line in lines], "unknown"
 
 
-def select_lines(data: bytes, offset: int, limit: int, *, first: int = 0) -> Selection:
-    """Up to ``limit`` lines from ``offset`` on as ``number<tab>text``, without a BOM.
+def select_lines(
+    data: bytes, offset: int, limit: int, *, first: int = 0
+) -> tuple[str, dict[str, str | dict[str, int | bool]]]:
+    """Up to ``limit`` lines from ``offset`` on as ``number<tab>text``, and what is known.
 
-    ``first`` is the offset of the first line; the numbers always start at 1.
+    ``first`` is the offset of the first line; the numbers always start at 1. Known are
+    ``encoding`` and ``selection_receipt``.
 
     Raises:
         FileRefusal: ``invalid_read_window`` for what is no int, an offset below
@@ -55,73 +53,47 @@ def select_lines(data: bytes, offset: int, limit: int, *, first: int = 0) -> Sel
     """
     for label, value, least in (("offset", offset, first), ("limit", limit, 1)):
         if type(value) is not int or value < least:
-            raise FileRefusal(
-                "invalid_read_window",
-                f"{label} must be an int from {least}, got {value!r}",
-            )
-    _require_text(data)
-    lines = _LINE_END.split(data.removeprefix(_BOM))
-    if not lines[-1]:
-        lines.pop()  # what follows the last line end is not a line
+            text = f"{label} must be an int from {least}, got {value!r}"
+            raise FileRefusal("invalid_read_window", text)
+    lines, encoding = lines_of(data)
     start = offset - first
-    chosen = lines[start : start + limit]
-    try:
-        texts = [line.decode("utf-8") for line in chosen]
-        encoding = "utf-8"
-    except UnicodeDecodeError:
-        texts = [line.decode("utf-8", "replace") for line in chosen]
-        encoding = "unknown"
-    has_more = start + limit < len(lines)
-    return Selection(
-        "\n".join(f"{number}\t{text}" for number, text in enumerate(texts, start + 1)),
-        encoding,
-        {
-            "offset": start,
-            "limit": limit,
-            "total_lines": len(lines),
-            "has_more": has_more,
-            "truncated": has_more,
-        },
-    )
-
-
-def require_digest(data: bytes, expected_sha256: str | None) -> None:
-    """Refuse ``data`` as ``stale_file`` unless it has this SHA-256 (None: any)."""
-    if expected_sha256 is None:
-        return
-    if not isinstance(expected_sha256, str):
-        kind = type(expected_sha256).__name__
-        raise FileRefusal("invalid_edit", f"expected_sha256 must be text, got {kind}")
-    if hashlib.sha256(data).hexdigest() != expected_sha256.lower():
-        raise FileRefusal(
-            "stale_file", "the file changed: its SHA-256 is not the expected one"
-        )
+    more = start + limit < len(lines)
+    receipt = {"offset": start, "limit": limit, "total_lines": len(lines)}
+    shown = enumerate(lines[start : start + limit], start + 1)
+    return "\n".join(f"{number}\t{text}" for number, text in shown), {
+        "encoding": encoding,
+        "selection_receipt": {**receipt, "has_more": more, "truncated": more},
+    }
 
 
 def edit_bytes(
-    data: bytes, old: str, new: str, replace_all: bool = False
+    data: bytes, old: str, new: str, replace_all: bool = False, expected_sha256: str | None = None
 ) -> tuple[bytes, int]:
     """Replace ``old`` by ``new``; returns the new content and the number of places.
 
     Raises:
-        FileRefusal: ``invalid_edit``, ``text_not_found``, ``ambiguous_edit`` (without
-            ``replace_all``, more than one place, which may overlap),
-            ``file_is_binary`` or ``file_is_not_utf8``.
+        FileRefusal: ``stale_file`` (the SHA-256 of ``data`` is another than the
+            expected one), ``invalid_edit``, ``text_not_found``, ``ambiguous_edit`` (more
+            than one place, which may overlap), ``file_is_binary``, ``file_is_not_utf8``.
     """
-    _require_edit(old, new, replace_all)
+    if expected_sha256 is not None:
+        _require_types(("expected_sha256", expected_sha256, str))
+        if hashlib.sha256(data).hexdigest() != expected_sha256.lower():
+            text = "the file changed: its SHA-256 is not the expected one"
+            raise FileRefusal("stale_file", text)
+    _require_types(("old", old, str), ("new", new, str), ("replace_all", replace_all, bool))
+    if not old or old == new:
+        text = "old and new text are the same" if old else "old text is empty"
+        raise FileRefusal("invalid_edit", text)
     _require_text(data)
     spans = list(_spans(data, old, None if replace_all else _MOST_PLACES))
-    if not _is_utf8(data):
-        _require_ascii(data, old + new, [start for start, _ in spans])
+    _require_encoding(data, old + new, [start for start, _ in spans])
     if not spans:
         raise FileRefusal("text_not_found", "old text does not occur in the file")
     if len(spans) > 1 and not replace_all:
         least = "at least " if len(spans) == _MOST_PLACES else ""
-        raise FileRefusal(
-            "ambiguous_edit",
-            f"old text occurs in {least}{len(spans)} places, "
-            "expected one (or replace all)",
-        )
+        text = f"old text occurs in {least}{len(spans)} places, expected one (or replace all)"
+        raise FileRefusal("ambiguous_edit", text)
     own = _own_line_end(data)
     pieces, done = [], 0
     for start, end in spans:
@@ -131,6 +103,33 @@ def edit_bytes(
     if edited == data:
         raise FileRefusal("invalid_edit", "old and new text are the same in this file")
     return edited, len(spans)
+
+
+def replace_lines(data: bytes, start: int, end: int, new: str) -> tuple[bytes, int]:
+    """The same for the lines ``start`` to ``end``, counted from 1, as one place.
+
+    With ``end`` one below ``start`` it is inserted before the line ``start``, which may
+    be one behind the last. Raises ``FileRefusal``: ``invalid_edit`` for lines that are
+    not there, and what ``edit_bytes`` raises for a file that is not text.
+    """
+    _require_types(("start_line", start, int), ("end_line", end, int), ("new text", new, str))
+    _require_text(data)
+    _require_encoding(data, new, [])
+    bom = data[: len(_BOM)] if data.startswith(_BOM) else b""
+    ends = [match.end() for match in _LINE_END.finditer(data)]
+    marks = [len(bom), *(place for place in ends if place < len(data))]
+    lines = [data[a:b] for a, b in zip(marks, [*marks[1:], len(data)]) if b > a]
+    if not 1 <= start <= end + 1 <= len(lines) + 1:
+        text = f"lines {start} to {end} are not in the file, it has {len(lines)}"
+        raise FileRefusal("invalid_edit", text)
+    own = _own_line_end(data)
+    text = _with_line_ends(new, b"", own)
+    whole = not lines or lines[-1].endswith((b"\r", b"\n"))
+    if text and lines and not text.endswith((b"\r", b"\n")) and (whole or end < len(lines)):
+        text += own
+    if text and not whole and start > len(lines):
+        text = own + text
+    return bom + b"".join([*lines[: start - 1], text, *lines[end:]]), 1
 
 
 def _spans(data: bytes, old: str, most: int | None) -> Iterator[tuple[int, int]]:
@@ -145,7 +144,7 @@ def _spans(data: bytes, old: str, most: int | None) -> Iterator[tuple[int, int]]
         text, wanted = _with_lf(data), _with_lf(old.encode("utf-8"))
         found = re.finditer(b"\r\n", data)
         folded = [match.start() - index for index, match in enumerate(found)]
-        if b"\r" in old.encode("utf-8"):
+        if "\r" in old:
             exact = re.compile(_SAME_LINE_END.join(map(re.escape, parts)))
     place, count = len(_BOM) if data.startswith(_BOM) else 0, 0
     while (place := text.find(wanted, place)) >= 0 and count != most:
@@ -162,48 +161,29 @@ def _with_lf(data: bytes) -> bytes:
     return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
-def _require_edit(old: str, new: str, replace_all: bool) -> None:
-    for label, value, kind in (
-        ("old", old, str),
-        ("new", new, str),
-        ("replace_all", replace_all, bool),
-    ):
-        if not isinstance(value, kind):
-            got = type(value).__name__
-            raise FileRefusal(
-                "invalid_edit", f"{label} must be of type {kind.__name__}, got {got}"
-            )
-    if not old:
-        raise FileRefusal("invalid_edit", "old text is empty")
-    if old == new:
-        raise FileRefusal("invalid_edit", "old and new text are the same")
-    try:
-        (old + new).encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise FileRefusal(
-            "invalid_edit", "old or new text holds a lone surrogate"
-        ) from error
+def _require_types(*checks: tuple[str, object, type]) -> None:
+    for label, value, kind in checks:
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            text = f"{label} must be of type {kind.__name__}, got {type(value).__name__}"
+            raise FileRefusal("invalid_edit", text)
+        if isinstance(value, str) and re.search("[\ud800-\udfff]", value):
+            raise FileRefusal("invalid_edit", f"{label} holds a lone surrogate")
 
 
-def _is_utf8(data: bytes) -> bool:
+def _require_text(data: bytes) -> None:
+    # UTF-16 text is binary here: its line ends and matches are no single bytes.
+    if b"\0" in data or data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise FileRefusal("file_is_binary", f"binary file of {len(data)} bytes, not text")
+
+
+def _require_encoding(data: bytes, text: str, places: list[int]) -> None:
     try:
         data.decode("utf-8")
     except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _require_ascii(data: bytes, text: str, places: list[int]) -> None:
-    if not text.isascii():
-        raise FileRefusal(
-            "file_is_not_utf8", "not UTF-8: only ASCII text can be edited in it"
-        )
-    # In GBK or Shift-JIS such a byte may be the first half of a character.
-    if any(data[place - 1 : place] > b"\x7f" for place in places):
-        raise FileRefusal(
-            "file_is_not_utf8",
-            "not UTF-8, and old text follows a byte that is not ASCII",
-        )
+        # In GBK or Shift-JIS a byte before a place may be the first half of a character.
+        if not text.isascii() or any(data[at - 1 : at] > b"\x7f" for at in places):
+            why = "not UTF-8: only ASCII text that follows ASCII can be edited in it"
+            raise FileRefusal("file_is_not_utf8", why) from None
 
 
 def _split_at_lf(text: str) -> list[bytes]:

@@ -25,11 +25,10 @@ class ResolvedArtifact:
 
 
 class FileArtifactStore:
-    """A folder of artifact bodies.
+    """A folder of artifact bodies, which is made when the first one comes.
 
-    Takes the folder, which is made when the first body comes, and the size in bytes
-    that no body may exceed; a size that is not a positive int is a ValueError. Any
-    number of stores, threads and processes may share one folder: a body is written
+    No body may have more than ``max_artifact_bytes``; what is not a positive int is a
+    ValueError. Stores, threads and processes may share a folder: a body is written
     beside its place and renamed, so it is there in full or not at all.
     """
 
@@ -40,9 +39,7 @@ class FileArtifactStore:
         self, root: str | os.PathLike[str], max_artifact_bytes: int = 16 * 1024 * 1024
     ) -> None:
         if type(max_artifact_bytes) is not int or max_artifact_bytes < 1:
-            raise ValueError(
-                f"max_artifact_bytes must be an int >= 1, got {max_artifact_bytes!r}"
-            )
+            raise ValueError(f"max_artifact_bytes must be an int >= 1, got {max_artifact_bytes!r}")
         self.root = Path(root)
         self.max_artifact_bytes = max_artifact_bytes
 
@@ -52,44 +49,40 @@ class FileArtifactStore:
     def put(self, ref: ArtifactRef, body: bytes) -> ArtifactRef:
         """Stores ``body`` and returns ``ref``; storing it again changes nothing.
 
-        Raises TypeError for a ref or a body of another type, and ArtifactContractError:
-        invalid_artifact_reference (of another store), artifact_store_limit,
-        artifact_integrity_mismatch (the body is not the one the reference describes),
-        artifact_store_unavailable (the folder cannot be written).
+        Raises TypeError for a ref or a body of another type, and ArtifactContractError
+        when the body is not what the reference describes, is too long, or cannot be
+        written.
         """
         if not isinstance(body, bytes):
-            kind = type(body).__qualname__
-            raise TypeError(f"the body of an artifact must be bytes, got {kind}")
-        self._check(ref, len(body))
+            raise TypeError(f"the body of an artifact must be bytes, got {type(body).__qualname__}")
+        path = self._path(ref, len(body))
         _verify(ref, body)
         try:
-            if not self._holds(ref):
-                self._write(ref, body)
+            if not _holds(path, ref):
+                _write(path, body)
         except OSError as error:
-            # Windows lets nobody replace a file while another thread has it open, but
-            # then that thread has stored the same body.
-            if not self._holds(ref):
-                raise _refused(ref, *_unavailable("stored", error)) from error
+            # On Windows another thread that stores the same body may be in the way.
+            if not _holds(path, ref):
+                raise _unavailable(ref, "stored", error) from error
         return ref
 
     def resolve(self, ref: ArtifactRef) -> ResolvedArtifact:
         """Reads the body of ``ref`` and verifies it.
 
-        Raises TypeError for what is no ref, and ArtifactContractError:
-        invalid_artifact_reference, artifact_store_limit, missing_required_artifact,
-        artifact_integrity_mismatch, artifact_store_unavailable (the body is there but
-        cannot be read).
+        Raises TypeError for what is no ref, and ArtifactContractError when a required
+        body is missing, and for one that is another, too long, or cannot be read.
         """
-        self._check(ref)
+        path = self._path(ref)
         try:
-            body = self._read(ref)
+            # One byte more than there should be is enough to see that it is too long.
+            body = read_regular(path, ref.byte_length + 1)
         except FileNotFoundError:
             if ref.required:
                 what = "is not in the store"
                 raise _refused(ref, "missing_required_artifact", what) from None
             return ResolvedArtifact(ref, None)
         except OSError as error:
-            raise _refused(ref, *_unavailable("read", error)) from error
+            raise _unavailable(ref, "read", error) from error
         _verify(ref, body)
         return ResolvedArtifact(ref, body)
 
@@ -104,10 +97,10 @@ class FileArtifactStore:
         except (ArtifactContractError, OSError):
             return False
 
-    def _check(self, ref: ArtifactRef, size: int | None = None) -> None:
+    def _path(self, ref: ArtifactRef, size: int | None = None) -> Path:
+        """Where a body is, if it may be in this store."""
         if not isinstance(ref, ArtifactRef):
-            kind = type(ref).__qualname__
-            raise TypeError(f"ref must be an ArtifactRef, got {kind}")
+            raise TypeError(f"ref must be an ArtifactRef, got {type(ref).__qualname__}")
         size = ref.byte_length if size is None else size
         if ref.resolver_key != self.resolver_key:
             what = "belongs to a store of another kind"
@@ -115,38 +108,31 @@ class FileArtifactStore:
         if size > self.max_artifact_bytes:
             what = f"has {size} bytes, more than {self.max_artifact_bytes}"
             raise _refused(ref, "artifact_store_limit", what)
-
-    def _path(self, ref: ArtifactRef) -> Path:
         return self.root / ref.sha256[:2] / ref.sha256
 
-    def _read(self, ref: ArtifactRef) -> bytes:
-        # One byte more than there should be is enough to see that it is too long.
-        return read_regular(self._path(ref), ref.byte_length + 1)
 
-    def _holds(self, ref: ArtifactRef) -> bool:
-        try:
-            return _is_body(ref, self._read(ref))
-        except OSError:
-            return False
+def _holds(path: Path, ref: ArtifactRef) -> bool:
+    try:
+        return _is_body(ref, read_regular(path))
+    except OSError:
+        return False
 
-    def _write(self, ref: ArtifactRef, body: bytes) -> None:
-        path = self._path(ref)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
-        try:
-            with open(handle, "wb") as file:
-                file.write(body)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(beside, path)
-        finally:
-            Path(beside).unlink(missing_ok=True)
+
+def _write(path: Path, body: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+    try:
+        with open(handle, "wb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    finally:
+        Path(beside).unlink(missing_ok=True)
 
 
 def _is_body(ref: ArtifactRef, body: bytes) -> bool:
-    return (
-        len(body) == ref.byte_length and hashlib.sha256(body).hexdigest() == ref.sha256
-    )
+    return len(body) == ref.byte_length and hashlib.sha256(body).hexdigest() == ref.sha256
 
 
 def _verify(ref: ArtifactRef, body: bytes) -> None:
@@ -155,10 +141,10 @@ def _verify(ref: ArtifactRef, body: bytes) -> None:
         raise _refused(ref, "artifact_integrity_mismatch", what)
 
 
-def _unavailable(done: str, error: OSError) -> tuple[str, str]:
+def _unavailable(ref: ArtifactRef, done: str, error: OSError) -> ArtifactContractError:
     # The whole text of the error would name a path of the host.
     reason = error.strerror or type(error).__name__
-    return "artifact_store_unavailable", f"cannot be {done}, {reason}"
+    return _refused(ref, "artifact_store_unavailable", f"cannot be {done}, {reason}")
 
 
 def _refused(ref: ArtifactRef, code: str, what: str) -> ArtifactContractError:

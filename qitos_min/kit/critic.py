@@ -5,9 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from ..engine.critic import Critic
+from ..engine.critic_decorator import critic
 from ..engine.critic_result import CriticResult
+from .planning import format_action
 
-__all__ = ["PassThroughCritic", "ScoreCritic", "SelfReflectionCritic"]
+__all__ = [
+    "PassThroughCritic",
+    "ReActSelfReflectionCritic",
+    "ScoreCritic",
+    "SelfReflectionCritic",
+    "pass_through_critic",
+    "self_reflection_critic",
+]
 
 _FAILURE_KEYS = {"tool_name", "status", "error", "error_code", "output"}
 
@@ -20,36 +29,50 @@ class PassThroughCritic(Critic):
 
 
 class SelfReflectionCritic(Critic):
-    """Asks for another try when a tool failed, a few times in a row.
-
-    ``max_retries`` is the number of retries in a row; after that the run stops.
-    """
+    """Asks for another try when a tool failed; after ``max_retries`` in a row it stops."""
 
     def __init__(self, max_retries: int = 2) -> None:
         self.max_retries = max_retries
         self._retries = 0
 
     def evaluate(self, state: Any, decision: Any, results: list[Any]) -> CriticResult:
-        errors = [
-            f"{result['tool_name']}: {result['error']}"
-            for result in results
-            if isinstance(result, dict) and _FAILURE_KEYS == set(result)
-        ]
-        if not errors:
-            self._retries = 0
-            return CriticResult(reason="no tool failed")
-        said = "; ".join(errors)
-        if self._retries >= self.max_retries:
-            self._retries = 0
-            return CriticResult("stop", f"still failing: {said}", 0.0)
-        self._retries += 1
-        return CriticResult(
-            "retry",
-            said,
-            0.0,
-            details={"retries": self._retries},
-            instruction_patch=f"The last step failed: {said}. Do it differently.",
-        )
+        failed = [row for row in results if isinstance(row, dict) and _FAILURE_KEYS == set(row)]
+        said = "; ".join(f"{row['tool_name']}: {row['error']}" for row in failed)
+        verdict = _reflected(said or None, self._retries, self.max_retries)
+        self._retries = self._retries + 1 if verdict.action == "retry" else 0
+        return verdict
+
+
+class ReActSelfReflectionCritic(Critic):
+    """Writes what went wrong to ``state.metadata["self_reflections"]``, and asks again.
+
+    The retries of the whole run are counted in ``state.metadata["reflection_retries"]``;
+    after ``max_retries`` the run stops.
+    """
+
+    def __init__(self, max_retries: int = 2) -> None:
+        self.max_retries = max_retries
+
+    def evaluate(self, state: Any, decision: Any, results: list[Any]) -> CriticResult:
+        said = _error_in(results)
+        if said is not None:
+            done = ", ".join(map(format_action, getattr(decision, "actions", None) or []))
+            said = f"{done or 'The step'} failed: {said}"
+            notes = state.metadata.get("self_reflections", [])
+            state.metadata["self_reflections"] = [*notes, said]
+        return _counted(state, said, self.max_retries)
+
+
+@critic
+def pass_through_critic(state: Any, decision: Any, results: list[Any]) -> CriticResult:
+    """Lets every step pass."""
+    return CriticResult(reason="passed")
+
+
+@critic
+def self_reflection_critic(state: Any, decision: Any, results: list[Any]) -> CriticResult:
+    """Asks for another try while results hold an error, at most twice in a run."""
+    return _counted(state, _error_in(results), 2)
 
 
 class ScoreCritic(Critic):
@@ -66,3 +89,27 @@ class ScoreCritic(Critic):
         if not isinstance(score, (int, float)) or score >= self.threshold:
             return CriticResult(reason="no score below the threshold", score=score)
         return CriticResult("stop", f"score {score} is below {self.threshold}", score)
+
+
+def _error_in(results: list[Any]) -> str | None:
+    """The first error that a result holds."""
+    errors = (result.get("error") for result in results if isinstance(result, dict))
+    return next((str(error) for error in errors if error), None)
+
+
+def _counted(state: Any, said: str | None, most: int) -> CriticResult:
+    retries = state.metadata.get("reflection_retries", 0)
+    verdict = _reflected(said, retries, most)
+    if verdict.action == "retry":
+        state.metadata["reflection_retries"] = retries + 1
+    return verdict
+
+
+def _reflected(said: str | None, retries: int, most: int) -> CriticResult:
+    if said is None:
+        return CriticResult(reason="nothing failed")
+    if retries >= most:
+        return CriticResult("stop", f"still failing: {said}", 0.0)
+    patch = f"The last step failed: {said}. Do it differently."
+    details = {"retries": retries + 1, "max_retries": most}
+    return CriticResult("retry", said, 0.0, details=details, instruction_patch=patch)

@@ -28,16 +28,15 @@ _MAX_WRITTEN = 100_000_000
 
 
 class Processes:
-    """Runs shell commands in one folder: the ``process`` operations of an environment.
+    """Runs shell commands in one folder.
 
-    ``generation`` starts at 1 and grows with every ``stop``: what was granted to an
-    earlier one is void.
+    ``generation`` grows with every ``stop``: what an earlier one was granted is void.
     """
 
     def __init__(self, root: Path) -> None:
         self.generation = 1
         self._root = root
-        self._running: set[subprocess.Popen[str]] = set()
+        self._running: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
 
     @property
@@ -50,38 +49,33 @@ class Processes:
 
         Returns ``status`` (``success``; ``partial`` for an exit status other than 0;
         ``error`` with ``error``, and after the time limit ``timed_out``), ``command``,
-        ``returncode``, ``stdout``, ``stderr`` and ``truncated``. A command that runs
-        out of time, or would fill the disk with its output, is killed together with
-        what it started.
-
-        Raises:
-            ValueError: ``timeout`` is not a number above 0, or ``command`` holds NUL.
+        ``returncode``, ``stdout``, ``stderr`` and ``truncated``. A command that takes
+        too long, or writes more than 100 MB, is killed together with what it started.
+        Raises ValueError for a ``timeout`` that is not a number above 0, and for NUL.
         """
         if type(timeout) not in (int, float) or not 0 < timeout < float("inf"):
-            raise ValueError(
-                f"timeout must be a number of seconds above 0, got {timeout!r}"
-            )
-        result: dict[str, Any] = {"status": "success", "command": command}
+            raise ValueError(f"timeout must be a number of seconds above 0, got {timeout!r}")
         # No pipes: a child that outlives its shell would keep them open.
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             process = self._start(command, out, err)
             try:
                 fault = _wait(process, timeout, (out, err))
-                if fault:
-                    result.update(status="error", **fault)
-                elif process.returncode:
-                    result["status"] = "partial"
             finally:
                 _kill_tree(process)
                 with self._lock:
                     self._running.discard(process)
-            result["returncode"] = process.returncode
             texts = [_read_output(stream) for stream in (out, err)]
-        result["stdout"], result["stderr"] = (
-            shortened(text, _MAX_OUTPUT) for text in texts
-        )
-        result["truncated"] = any(len(text) > _MAX_OUTPUT for text in texts)
-        return result
+        status = "error" if fault else "partial" if process.returncode else "success"
+        stdout, stderr = (shortened(text, _MAX_OUTPUT) for text in texts)
+        return {
+            "status": status,
+            "command": command,
+            **fault,
+            "returncode": process.returncode,
+            "stdout": stdout,
+            "stderr": stderr,
+            "truncated": any(len(text) > _MAX_OUTPUT for text in texts),
+        }
 
     def stop(self) -> None:
         """Kill the commands that still run, and begin the next generation."""
@@ -91,7 +85,7 @@ class Processes:
         for process in running:
             _kill_tree(process)
 
-    def _start(self, command: str, out: Any, err: Any) -> subprocess.Popen[str]:
+    def _start(self, command: str, out: Any, err: Any) -> subprocess.Popen[bytes]:
         with self._lock:
             process = subprocess.Popen(
                 command,
@@ -111,16 +105,14 @@ def _read_output(stream: Any) -> str:
     most = 4 * _MAX_OUTPUT  # bytes: no character of UTF-8 has more than four
     size = stream.seek(0, os.SEEK_END)
     stream.seek(0)
-    data = stream.read(2 * most if size <= 2 * most else most)
-    if size > 2 * most:
-        stream.seek(-most, os.SEEK_END)
-        data += stream.read(most)
-    text: str = data.decode("utf-8", "replace")
+    data = stream.read(most)
+    stream.seek(max(most, size - most))
+    text: str = (data + stream.read()).decode("utf-8", "replace")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _wait(
-    process: subprocess.Popen[str], timeout: float, outputs: tuple[Any, ...]
+    process: subprocess.Popen[bytes], timeout: float, outputs: tuple[Any, ...]
 ) -> dict[str, Any]:
     """Wait for a command to end; what is wrong if it has to be ended."""
     end = time.monotonic() + min(timeout, threading.TIMEOUT_MAX)
@@ -133,7 +125,7 @@ def _wait(
     return {"error": f"command timed out after {timeout:g} s", "timed_out": True}
 
 
-def _kill_tree(process: subprocess.Popen[str]) -> None:
+def _kill_tree(process: subprocess.Popen[bytes]) -> None:
     """End a command that still runs, and its children."""
     if process.poll() is not None:
         return
@@ -141,22 +133,17 @@ def _kill_tree(process: subprocess.Popen[str]) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     else:
-        subprocess.run(
-            ["taskkill", "/T", "/F", "/PID", str(process.pid)],
-            capture_output=True,
-            check=False,
-        )
+        kill = ["taskkill", "/T", "/F", "/PID", str(process.pid)]
+        subprocess.run(kill, capture_output=True, check=False)
     process.wait()
 
 
 class HostEnv(Env):
     """A folder of this machine, worked on in place; commands are not isolated.
 
-    ``files`` is its group ``file``, which keeps names such as ``.git`` and ``.env`` out
-    of reach, and ``processes`` its group ``process``.
-
-    Raises:
-        NotADirectoryError: ``workspace_root`` is not an existing folder.
+    ``files`` (the operations ``file``) keeps names such as ``.git`` and ``.env`` out of
+    reach; ``processes`` are the operations ``process``. NotADirectoryError when
+    ``workspace_root`` is not an existing folder.
     """
 
     name = "host_env"
@@ -179,9 +166,7 @@ class HostEnv(Env):
         """``workspace_root`` and the first 200 ``files`` with their ``file_count``."""
         files = self.files.list_files()
         root = str(self.files.root)
-        return EnvObservation(
-            {"workspace_root": root, "file_count": len(files), "files": files}
-        )
+        return EnvObservation({"workspace_root": root, "file_count": len(files), "files": files})
 
     def step(self, action: Any, state: Any = None) -> EnvStepResult:
         """What is there now: tools, not steps, change this environment."""
@@ -198,35 +183,35 @@ class WorkspaceEnv(HostEnv):
     ``input_digest`` is the SHA-256 of what was copied, in hexadecimal, and
     ``input_entries`` says for each path what it was. Links are copied as links; pipes,
     sockets and devices are left out. ``close`` removes the copy and publishes nothing.
-    ``artifact_store`` keeps what is published from here.
-
-    Raises:
-        NotADirectoryError: ``source`` is not an existing folder.
-        ValueError: ``source`` holds the folder for temporary files.
+    ``artifact_store`` keeps what is published from here. NotADirectoryError when
+    ``source`` is not an existing folder, ValueError when it holds the folder for
+    temporary files.
     """
 
     name = "workspace_env"
 
-    def __init__(
-        self, source: str | os.PathLike[str], *, artifact_store: Any = None
-    ) -> None:
+    def __init__(self, source: str | os.PathLike[str], *, artifact_store: Any = None) -> None:
         self.source = Folder(source).root
         self.artifact_store = artifact_store
         if Path(tempfile.gettempdir()).resolve().is_relative_to(self.source):
-            raise ValueError(
-                f"source {os.fspath(source)!r} holds the folder for temporary files"
-            )
-        self._home = tempfile.TemporaryDirectory(
-            prefix="workspace-", ignore_cleanup_errors=True
-        )
+            text = f"source {os.fspath(source)!r} holds the folder for temporary files"
+            raise ValueError(text)
+        self._home = tempfile.TemporaryDirectory(prefix="workspace-", ignore_cleanup_errors=True)
         copy = Path(self._home.name) / "copy"
         try:
             shutil.copytree(self.source, copy, symlinks=True, ignore=_special_files)
-            self.input_entries = {path: entry_of(copy / path) for path in _walk(copy)}
+            self.input_entries = {
+                Path(folder, name).relative_to(copy).as_posix(): entry_of(Path(folder, name))
+                for folder, folders, files in os.walk(copy)
+                for name in folders + files
+            }
         except BaseException:
             self._home.cleanup()
             raise
-        self.input_digest = _digest_of(self.input_entries)
+        digest = hashlib.sha256()
+        for name, entry in sorted(self.input_entries.items()):
+            digest.update(os.fsencode(name) + b"\0" + os.fsencode(entry) + b"\0")
+        self.input_digest = digest.hexdigest()
         super().__init__(copy)
 
     def close(self) -> None:
@@ -236,21 +221,9 @@ class WorkspaceEnv(HostEnv):
 
 
 def _special_files(folder: str, names: list[str]) -> list[str]:
-    kinds = {name: os.lstat(os.path.join(folder, name)).st_mode for name in names}
-    plain = (stat.S_ISREG, stat.S_ISDIR, stat.S_ISLNK)
-    return [
-        name
-        for name, mode in kinds.items()
-        if not any(is_kind(mode) for is_kind in plain)
-    ]
-
-
-def _walk(root: Path) -> list[str]:
-    return sorted(
-        (Path(folder) / name).relative_to(root).as_posix()
-        for folder, folders, files in os.walk(root)
-        for name in folders + files
-    )
+    plain = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
+    modes = {name: Path(folder, name).lstat().st_mode for name in names}
+    return [name for name, mode in modes.items() if stat.S_IFMT(mode) not in plain]
 
 
 def entry_of(path: Path) -> str:
@@ -262,23 +235,12 @@ def entry_of(path: Path) -> str:
         mode = path.lstat().st_mode
     except FileNotFoundError:
         return "absent"
-    if stat.S_ISREG(mode):
-        return f"file {_sha256(path)}"
     if stat.S_ISLNK(mode):
         return f"link {os.readlink(path)}"
-    return "folder" if stat.S_ISDIR(mode) else "special"
-
-
-def _sha256(path: Path) -> str:
+    if not stat.S_ISREG(mode):
+        return "folder" if stat.S_ISDIR(mode) else "special"
     digest = hashlib.sha256()
     with open(path, "rb") as stream:
         while block := stream.read(1 << 20):
             digest.update(block)
-    return digest.hexdigest()
-
-
-def _digest_of(entries: dict[str, str]) -> str:
-    digest = hashlib.sha256()
-    for path, entry in entries.items():
-        digest.update(os.fsencode(path) + b"\0" + os.fsencode(entry) + b"\0")
-    return digest.hexdigest()
+    return f"file {digest.hexdigest()}"

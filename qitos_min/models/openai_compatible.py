@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import ssl
 import time
@@ -16,72 +17,99 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
-from ..core._json import dumps
 from .. import __version__
-from ..engine._replies import ModelError, server_error
+from ..core._json import dumps
+from ..engine._protocols import resolve_protocol
+from ..engine._replies import ModelError, read_reply, server_error
 from ._stream import is_stream, response_from_events
+from .base import Model
 
 __all__ = ["OpenAICompatibleModel"]
 
+_AGENT = f"qitos-min/{__version__}"
 _MAX_REPLY = 16 * 1024 * 1024
 _MAX_ERROR = 64 * 1024
 _MAX_SHOWN = 300
 _FIRST_WAIT_S = 0.5
 _MAX_BACKOFF_S = 8.0
 _MAX_RETRY_AFTER_S = 60.0
+_URL = re.compile(
+    r"https?://(\[[0-9A-Fa-f:.]+\]|[\w-]+(\.[\w-]+)*\.?)(:(?P<port>[0-9]{1,5}))?(/[!-~]*)?",
+    re.ASCII,
+)
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-class OpenAICompatibleModel:
-    """A chat model: ``model(messages, tools=None)`` gives the chat response as a dict.
+class OpenAICompatibleModel(Model):
+    """A chat model: calling it gives text, ``call_raw`` the whole chat response.
 
-    ``timeout_s`` bounds one attempt; 408, 429, 5xx, timeouts and broken connections
-    are tried again ``max_retries`` times, after the server's ``Retry-After`` (at
-    most 60 s) or a growing pause, waited with ``sleep``. The key is sent as a Bearer
-    header and held nowhere that can be printed, dumped or pickled; redirects are
-    refused, so that it reaches no other host.
+    Without ``base_url`` the environment's OPENAI_BASE_URL and OPENAI_API_KEY are taken.
+    ``system_prompt`` stands before messages that begin with none. ``timeout`` (or
+    ``timeout_s``) bounds one attempt in seconds; 408, 429, 5xx, timeouts and broken
+    connections are tried again ``max_retries`` times, after the server's
+    ``Retry-After`` (at most 60 s) or a growing pause, waited with ``sleep``. The key is
+    held nowhere that can be printed, dumped or pickled, and no redirect is followed
+    with it.
     """
 
     def __init__(
         self,
-        model: str,
-        base_url: str,
+        model: str = "default",
         api_key: str | None = None,
-        timeout_s: float = 60,
+        base_url: str | None = None,
+        system_prompt: str | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        timeout: float = 60,
         max_retries: int = 2,
         *,
+        context_window: int | None = None,
+        timeout_s: float | None = None,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         """Raises ValueError for an argument that cannot work, before any request."""
+        super().__init__(model, system_prompt, temperature, max_tokens, context_window)
         if not isinstance(model, str) or not model.strip():
             raise ValueError(f"model must be a name, got {model!r}")
-        if not _is_number(timeout_s, float) or not 0 < timeout_s < math.inf:
-            raise ValueError(f"timeout_s must be seconds above 0, got {timeout_s!r}")
-        if not _is_number(max_retries) or max_retries < 0:
+        timeout = timeout if timeout_s is None else timeout_s
+        if type(timeout) not in (int, float) or not 0 < timeout < math.inf:
+            raise ValueError(f"timeout must be seconds above 0, got {timeout!r}")
+        if type(max_retries) is not int or max_retries < 0:
             raise ValueError(f"max_retries must be an int >= 0, got {max_retries!r}")
+        if base_url is None:
+            base_url = os.environ.get("OPENAI_BASE_URL")
+            api_key = os.environ.get("OPENAI_API_KEY") if api_key is None else api_key
+        key = _checked_key(api_key)  # first: the error of an address shows the address
         self.model_id = model
         self.base_url = _checked_url(base_url)
-        self.timeout_s = timeout_s
+        self.timeout_s = timeout
         self.max_retries = max_retries
         self._sleep = sleep
-        self._send, self._hide = _keyed(_checked_key(api_key), self._url)
+        self._send, self._hide = _keyed(key, self._url)
 
     def __repr__(self) -> str:
-        return f"OpenAICompatibleModel({self.model_id!r}, {self.base_url!r})"
+        return f"OpenAICompatibleModel({self.model_id!r}, base_url={self.base_url!r})"
 
-    def __call__(
-        self,
-        messages: Sequence[dict[str, Any]],
-        tools: Sequence[dict[str, Any]] | None = None,
-    ) -> dict[str, Any]:
-        """The response to ``messages``, with ``tools`` in the API's own form.
+    def _call_api(self, messages: Sequence[dict[str, Any]], **options: Any) -> str:
+        reply = read_reply(self.call_raw(messages, **options))
+        calls = [
+            (call.name, call.args if isinstance(call.args, str) else dumps(call.args))
+            for call in reply.tool_calls
+        ]
+        texts = (reply.text, resolve_protocol("react_text_v1").write(calls))
+        return "\n".join(text for text in texts if text)
+
+    def call_raw(self, messages: Sequence[dict[str, Any]], **options: Any) -> dict[str, Any]:
+        """The response to ``messages``; ``options`` such as ``tools`` join the request.
 
         Raises ModelError when no attempt gives a usable response.
         """
-        request: dict[str, Any] = {"model": self.model_id, "messages": messages}
-        if tools:
-            request["tools"] = tools
-        body = dumps(request).encode("utf-8")
+        messages = list(messages)
+        if self.system_prompt and not (messages and messages[0].get("role") == "system"):
+            messages.insert(0, {"role": "system", "content": self.system_prompt})
+        given = {"temperature": self.temperature, "max_tokens": self.max_tokens, **options}
+        sent = {name: value for name, value in given.items() if value not in (None, [])}
+        body = dumps({"model": self.model_id, "messages": messages, **sent}).encode("utf-8")
         attempt = 0
         while not isinstance(outcome := self._attempt(body), dict):
             if not outcome.retry or attempt == self.max_retries:
@@ -98,25 +126,22 @@ class OpenAICompatibleModel:
         return f"{self.base_url}/chat/completions"
 
     def _attempt(self, body: bytes) -> dict[str, Any] | _Failure:
-        deadline = time.monotonic() + self.timeout_s
+        end = time.monotonic() + self.timeout_s
         try:
             with self._send(body, self.timeout_s) as response:
-                data = _read(response, deadline, _MAX_REPLY)
+                data = _read(response, end, _MAX_REPLY)
                 kind = response.headers.get("Content-Type") or "none"
                 wait_s = _retry_after(response.headers.get("Retry-After"))
         except HTTPError as error:
             with error:
-                return self._refused(error, deadline)
+                return self._refused(error, end)
         except (OSError, HTTPException) as error:
             return self._unreachable(error)
         if data is None:
             return _Failure(f"the reply of {self._url} exceeds {_MAX_REPLY} bytes")
-        outcome = self._decoded(data, kind)
-        if isinstance(outcome, _Failure) and outcome.retry:
-            return outcome._replace(wait_s=wait_s)
-        return outcome
+        return self._decoded(data, kind, wait_s)
 
-    def _decoded(self, data: bytes, kind: str) -> dict[str, Any] | _Failure:
+    def _decoded(self, data: bytes, kind: str, wait_s: float | None) -> dict[str, Any] | _Failure:
         """The response in a body that arrived whole."""
         streamed = is_stream(data, kind)
         try:
@@ -125,35 +150,33 @@ class OpenAICompatibleModel:
             wrong_kind = f"its content type is {self._said(kind)!r}"
             why = error if "json" in kind or streamed else wrong_kind
             start = self._said(data.decode("utf-8", "replace"))
-            text = f"the reply of {self._url} is not JSON: {why}"
-            return _Failure(f"{text}, it starts with {start!r}")
+            text = f"the reply of {self._url} is not JSON: {why}, it starts with {start!r}"
+            return _Failure(text)
         if streamed and response is None:
-            return _Failure(f"the stream of {self._url} broke off", retry=True)
+            return _Failure(f"the stream of {self._url} broke off", True, wait_s)
         if not isinstance(response, dict):
             kind = type(response).__name__
             return _Failure(f"the reply of {self._url} is {kind}, expected an object")
         found = None if response.get("choices") else server_error(response)
-        if found is not None:
-            status = f" {found.status}" if found.status else ""
-            said = f"{self._url} answered with an error{status}: {self._said(found.message)}"
-            return _Failure(said, retry=found.passing)
-        return response
+        if found is None:
+            return response
+        status = f" {found.status}" if found.status else ""
+        said = f"{self._url} answered with an error{status}: {self._said(found.message)}"
+        return _Failure(said, found.passing, wait_s)
 
-    def _refused(self, error: HTTPError, deadline: float) -> _Failure:
+    def _refused(self, error: HTTPError, end: float) -> _Failure:
         """What an HTTP status other than success means."""
         try:
-            said = _server_message(_read(error, deadline, _MAX_ERROR) or b"")
+            said = _server_message(_read(error, end, _MAX_ERROR) or b"")
         except (OSError, HTTPException):
             said = ""
         said = self._said(said or str(error.reason) or "no message")
         if 300 <= error.code < 400:
             target = self._said(error.headers.get("Location") or "")
             said = f"redirects are not followed, this one leads to {target!r}"
-        return _Failure(
-            f"HTTP {error.code} from {self._url}: {said}",
-            retry=error.code in (408, 429) or error.code >= 500,
-            wait_s=_retry_after(error.headers.get("Retry-After")),
-        )
+        passing = error.code in (408, 429) or error.code >= 500
+        wait_s = _retry_after(error.headers.get("Retry-After"))
+        return _Failure(f"HTTP {error.code} from {self._url}: {said}", passing, wait_s)
 
     def _unreachable(self, error: OSError | HTTPException) -> _Failure:
         """What a failure below HTTP means."""
@@ -162,12 +185,11 @@ class OpenAICompatibleModel:
             return _Failure(f"TLS with {self._url} failed: {reason}")
         if isinstance(reason, TimeoutError):
             text = f"no complete reply from {self._url} within {self.timeout_s} s"
-            return _Failure(text, retry=True)
-        if isinstance(error, URLError):
-            return _Failure(f"no connection to {self._url}: {reason}", retry=True)
-        # Only the name: the text of an error of http.client quotes the server.
-        broken = type(reason).__name__
-        return _Failure(f"the connection to {self._url} broke: {broken}", retry=True)
+        elif isinstance(error, URLError):
+            text = f"no connection to {self._url}: {reason}"
+        else:  # Only the name: the text of an error of http.client quotes the server.
+            text = f"the connection to {self._url} broke: {type(reason).__name__}"
+        return _Failure(text, retry=True)
 
     def _said(self, text: str) -> str:
         """The start of a text from the server, without the key it may repeat."""
@@ -196,13 +218,10 @@ def _keyed(
     """
     # A proxy cannot reach the caller's own machine.
     local = urlsplit(url).hostname in _LOOPBACK
-    handlers = [_NoRedirect(), *([ProxyHandler({})] if local else [])]
-    opener = build_opener(*handlers)
+    opener = build_opener(_NoRedirect(), *([ProxyHandler({})] if local else []))
 
     def send(body: bytes, timeout_s: float) -> HTTPResponse:
-        agent = f"qitos-min/{__version__}"
-        headers = {"Content-Type": "application/json", "User-Agent": agent}
-        request = Request(url, body, headers)
+        request = Request(url, body, {"Content-Type": "application/json", "User-Agent": _AGENT})
         if key:
             request.add_unredirected_header("Authorization", f"Bearer {key}")
         response: HTTPResponse = opener.open(request, timeout=timeout_s)
@@ -214,38 +233,31 @@ def _keyed(
     return send, hide
 
 
-def _is_number(value: object, *more: type) -> bool:
-    return isinstance(value, (int, *more)) and not isinstance(value, bool)
-
-
 def _checked_key(key: object) -> str | None:
     """The key without surrounding blanks; the errors never show it."""
-    if key is None:
-        return None
-    if not isinstance(key, str):
+    if key is not None and not isinstance(key, str):
         raise ValueError(f"api_key must be text or None, got {type(key).__name__}")
-    key = key.strip()
-    if not key.isascii() or not key.isprintable():
+    key = (key or "").strip()
+    if not key.isascii() or (key and not key.isprintable()):
         raise ValueError("api_key must be one line of printable ASCII characters")
+    if key.startswith(("http://", "https://")):
+        raise ValueError("api_key is an address; give that as base_url=")
     return key or None
 
 
 def _checked_url(url: object) -> str:
     """``url`` without a trailing slash; the errors show no part that may be secret."""
     wrong = "base_url must be http(s)://host[:port][/path]"
+    if url is None:
+        raise ValueError(f"{wrong}; neither it nor OPENAI_BASE_URL is given")
     if not isinstance(url, str):
         raise ValueError(f"{wrong}, got {type(url).__name__}")
-    try:
-        parts = urlsplit(url)
-        host, port = (parts.hostname or "").encode("idna"), parts.port
-    except ValueError:
-        raise ValueError(wrong) from None
     if "@" in url.partition("//")[2].partition("/")[0]:
         raise ValueError(f"{wrong} without a user name or password, use api_key")
     if "?" in url or "#" in url:
         raise ValueError(f"{wrong} without a query or fragment")
-    plain = url.isascii() and url.isprintable() and " " not in url
-    if parts.scheme not in ("http", "https") or not host or port == 0 or not plain:
+    found = _URL.fullmatch(url)
+    if found is None or not 0 < int(found["port"] or 1) < 65536:
         raise ValueError(wrong if "@" in url else f"{wrong}, got {url!r}")
     return url.rstrip("/")
 
@@ -285,15 +297,12 @@ def _server_message(body: bytes) -> str:
 
 def _retry_after(text: str | None) -> float | None:
     """The seconds in a Retry-After header (a number or an HTTP date), 0 to 60."""
-    if text is None:
-        return None
-    if re.fullmatch(r"\s*[0-9]+(\.[0-9]+)?\s*", text):
-        return min(float(text), _MAX_RETRY_AFTER_S)
+    if re.fullmatch(r"\s*[0-9]+(\.[0-9]+)?\s*", text or ""):
+        return min(float(text or 0), _MAX_RETRY_AFTER_S)
     try:
-        moment = parsedate_to_datetime(text)
+        moment = parsedate_to_datetime(text or "")
     except (TypeError, ValueError, OverflowError):
         return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=timezone.utc)
-    wait = (moment - datetime.now(timezone.utc)).total_seconds()
+    now = datetime.now(timezone.utc)
+    wait = (moment.replace(tzinfo=moment.tzinfo or timezone.utc) - now).total_seconds()
     return min(max(wait, 0.0), _MAX_RETRY_AFTER_S)

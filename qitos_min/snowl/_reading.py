@@ -7,26 +7,73 @@ hold loses them all; so everything is converted before it reaches the state.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple
+from itertools import islice
+from types import SimpleNamespace
+from typing import Any
 
-from snowl_compat import (
-    SCHEMA_VERSION,
-    Issue,
-    SnowlCompatError,
-    build_payload,
-    critic_traces,
-    to_json_value,
-)
+from snowl_compat import SCHEMA_VERSION, Issue, SnowlCompatError, build_payload
+from snowl_compat import critic_traces, dumps, to_json_value
 
-from ._peek import described, error_text, peek, peek_rows, peek_text, traced, whole
-
-__all__ = ["Config", "EVENT_NAME", "Told", "fill", "kind_of", "step_event", "task_of", "tell"]
-
-Payload = dict[str, Any]
+Row = dict[str, Any]
+Error = BaseException | None
+Told = tuple[Row, SnowlCompatError | None]
 EVENT_NAME = "qitos.snowl_payload"
+_FAILURE = ("category", "type", "message", "phase", "step_id", "traceback")
+_MOST_FRAMES = 20
+
+
+def attempt(call: Callable[..., Any], *args: Any) -> tuple[Any, Error]:
+    """Return what a call returns, or what it raises; only Ctrl-C is raised.
+
+    An agent's ``SystemExit`` or its own ``CancelledError`` would otherwise end
+    Snowl's whole evaluation.
+    """
+    try:
+        return call(*args), None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return None, error
+
+
+def peek(source: Any, *names: str) -> Any:
+    """Return the first of some keys or attributes that is not None, else None."""
+    get = source.get if isinstance(source, Mapping) else lambda name: getattr(source, name, None)
+    return next((value for value in map(get, names) if value is not None), None)
+
+
+def peek_text(source: Any, *names: str) -> str:
+    """Return the first of some fields as text; what is no text or number is ``""``."""
+    value = to_json_value(peek(source, *names))
+    if value is None or isinstance(value, (dict, list)):
+        return ""
+    return value if isinstance(value, str) else dumps(value)
+
+
+def _peek_rows(source: Any, name: str) -> list[Any]:
+    value = peek(source, name)
+    return [row for row in value if row is not None] if isinstance(value, (list, tuple)) else []
+
+
+def _peek_whole(source: Any, name: str) -> int | None:
+    """Return the integer that a field's number says exactly, else None."""
+    value = to_json_value(peek(source, name))
+    return int(value) if type(value) in (int, float) and value == int(value) else None
+
+
+def described(error: BaseException) -> str:
+    """Return type and message of an exception."""
+    return ": ".join(filter(None, (type(error).__name__, str(to_json_value(str(error).strip())))))
+
+
+def kind_of(value: Any) -> str:
+    """Return a value as messages show it: a plain one itself, else its type's name."""
+    plain = value is None or isinstance(value, (bool, int, float, str))
+    return repr(value)[:80] if plain else type(value).__name__
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,24 +87,18 @@ class Config:
     strict: bool = False
 
     def __post_init__(self) -> None:
-        steps = self.max_steps
-        if steps is not None and (type(steps) is not int or steps < 1):
-            raise SnowlCompatError(f"expected an int >= 1, got {kind_of(steps)}", "max_steps")
-        for name in ("engine_kwargs", "state_kwargs"):
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, Mapping):
-                raise SnowlCompatError(f"expected a mapping, got {kind_of(value)}", name)
-        if not isinstance(self.event_name, str) or not self.event_name.strip():
-            text = f"expected a name, got {kind_of(self.event_name)}"
-            raise SnowlCompatError(text, "event_name")
+        steps, name, mapping = self.max_steps, self.event_name, (Mapping, type(None))
+        for field, good, wanted in (
+            ("max_steps", steps is None or (type(steps) is int and steps > 0), "an int >= 1"),
+            ("engine_kwargs", isinstance(self.engine_kwargs, mapping), "a mapping"),
+            ("state_kwargs", isinstance(self.state_kwargs, mapping), "a mapping"),
+            ("event_name", isinstance(name, str) and name.strip(), "a name"),
+        ):
+            if not good:
+                text = f"expected {wanted}, got {kind_of(getattr(self, field))}"
+                raise SnowlCompatError(text, field)
         if steps is not None and "budget" in (self.engine_kwargs or ()):
             raise SnowlCompatError("expected no budget beside max_steps", "engine_kwargs")
-
-
-def kind_of(value: Any) -> str:
-    """Return a value as messages show it: a plain one itself, else its type's name."""
-    plain = value is None or isinstance(value, (bool, int, float, str))
-    return repr(value)[:80] if plain else type(value).__name__
 
 
 class SnowlStop(str, Enum):
@@ -80,232 +121,142 @@ _STOPS = {
 _STOP_OF = {word: stop for stop, words in _STOPS.items() for word in words.split()}
 
 
-class SnowlAction(NamedTuple):
-    action_type: str
-    payload: Payload
-
-
-class SnowlObservation(NamedTuple):
-    observation_type: str
-    payload: Payload
-
-
-class Failure(NamedTuple):
-    """What ended a run; None is what nobody knows."""
-
-    category: str | None = None
-    type: str | None = None
-    message: str | None = None
-    phase: str | None = None
-    step_id: int | None = None
-    traceback: str | None = None
-
-    @property
-    def text(self) -> str:
-        """What, where and when: ``KeyError: 'zzz' (DECIDE, step 0)``."""
-        kind = self.type
-        if kind in (SnowlCompatError.__name__, self.message):
-            kind = None  # It would say nothing more.
-        what = ": ".join(filter(None, (kind, self.message)))
-        step = None if self.step_id is None else f"step {self.step_id}"
-        where = ", ".join(filter(None, (self.phase, step)))
-        return f"{what} ({where})" if where else what
-
-
-class Told(NamedTuple):
-    """All that one run says to Snowl, beside the result itself."""
-
-    result: Any
-    payload: Payload
-    messages: list[Payload]
-    actions: list[SnowlAction]
-    observations: list[SnowlObservation]
-    output: Payload
-    stop: SnowlStop
-    failure: Failure | None
-    cause: BaseException | None
-
-
 def task_of(state: Any) -> str:
     """Return the text of the last user message, its parts as lines."""
-    for message in reversed(peek_rows(state, "messages")):
-        if peek_text(message, "role") == "user":
-            content = peek(message, "content")
-            parts = content if isinstance(content, (list, tuple)) else [content]
-            texts = (p if isinstance(p, str) else peek(p, "text") for p in parts)
-            task = "\n".join(text for text in texts if isinstance(text, str))
-            if task.strip():
-                return task
-            raise SnowlCompatError("the last user message has no text")
-    raise SnowlCompatError("the state has no user message")
+    asked = [row for row in _peek_rows(state, "messages") if peek(row, "role") == "user"]
+    if not asked:
+        raise SnowlCompatError("the state has no user message")
+    content = peek(asked[-1], "content")
+    parts = content if isinstance(content, (list, tuple)) else [content]
+    texts = (part if isinstance(part, str) else peek(part, "text") for part in parts)
+    task = "\n".join(text for text in texts if isinstance(text, str))
+    if not task.strip():
+        raise SnowlCompatError("the last user message has no text")
+    return task
 
 
 def tell(
-    result: Any,
-    config: Config,
-    *,
-    engine: Any = None,
-    cause: BaseException | None = None,
-    seen: BaseException | None = None,
+    result: Any, config: Config, *, engine: Any = None, cause: Error = None, seen: Error = None
 ) -> Told:
     """Read a result, a bare answer, or what is left after ``cause`` was raised.
 
-    ``seen`` is the last exception that the engine told a hook of.
+    Returns the fields of Snowl's state, and the error of a failed run. ``seen`` is the
+    last exception that the engine told a hook of.
     """
     source = result
     if peek(result, "records", "events", "step_count", "task_result") is None:
         source = {"step_count": 0, "final_result": result if cause is None else None}
     issues: list[Issue] = []
-    payload: Payload = {**build_payload(source, engine=engine, issues=issues)}
+    payload: Row = {**build_payload(source, engine=engine, issues=issues)}
     if payload["engine_config"]["budget_max_steps"] is None:
         payload["engine_config"]["budget_max_steps"] = config.max_steps
-    records = peek_rows(source, "records")
-    steps = list(_step_events(records, payload["critic_traces"]))
+    records = _peek_rows(source, "records")
+    # The payload's rows belong to the records in order, and there all have names.
+    rows = iter(payload["critic_traces"])
+    verdicts = [[*islice(rows, len(critic_traces([record])))] for record in records]
+    steps = [step_event(*step) for step in zip(records, range(len(records)), verdicts)]
     answer, stop, failure = _ending(source, seen)
     if cause is not None:
-        failure = Failure(None, type(cause).__name__, error_text(cause), traceback=traced(cause))
+        failure = _raised(cause)
     elif failure is None and config.strict and issues:
-        error = SnowlCompatError(issues[0].message, issues[0].path)
-        failure = Failure(type=type(error).__name__, message=str(error))
+        failure = {"message": f"{issues[0].path}: {issues[0].message}"}
     first = {"event": config.event_name, "schema_version": SCHEMA_VERSION, "payload": payload}
     events = [{**first, "issues": [issue._asdict() for issue in issues]}, *steps]
     if failure is not None:
-        events.append({"event": "qitos.failure", **failure._asdict()})
-    output: Payload = {
-        "message": {"role": "assistant", "content": answer or ""},
-        "usage": _usage(source),
-        "artifacts": _artifacts(source, records),
-        "trace_events": events,
+        events.append({"event": "qitos.failure", **dict.fromkeys(_FAILURE), **failure})
+    message = {"role": "assistant", "content": answer or ""}
+    fields = {
+        "messages": [] if answer is None else [{**message}],
+        "actions": [call for record in records for call in _actions(record)],
+        "observations": [found for pair in zip(records, steps) for found in _observations(*pair)],
+        "output": {
+            "message": message,
+            "usage": _usage(source),
+            "artifacts": _artifacts(source, records),
+            "trace_events": events,
+        },
+        "stop_reason": stop if failure is None else SnowlStop.ERROR,
     }
-    return Told(
-        result=result,
-        payload=payload,
-        messages=[] if answer is None else [{**output["message"]}],
-        actions=[call for record in records for call in _actions(record)],
-        observations=[found for pair in zip(records, steps) for found in _observations(*pair)],
-        output=output,
-        stop=stop if failure is None else SnowlStop.ERROR,
-        failure=failure,
-        cause=cause,
-    )
+    return fields, None if failure is None else SnowlCompatError(_failure_text(failure))
 
 
-def fill(state: Any, told: Told) -> Any:
+def fill(state: Any, fields: Row) -> Any:
     """Put a told run on Snowl's state, in lists of its own, and return the state."""
-    for name in ("messages", "actions", "observations"):
-        setattr(state, name, [*getattr(state, name), *getattr(told, name)])
-    state.output, state.stop_reason = told.output, told.stop
+    for name, value in fields.items():
+        kept = isinstance(value, list)
+        setattr(state, name, [*getattr(state, name), *value] if kept else value)
     return state
 
 
-def _ending(
-    source: Any, seen: BaseException | None
-) -> tuple[str | None, SnowlStop, Failure | None]:
-    """The answer, how the run ended, and the failure if it did so with one."""
-    places = (peek(source, "task_result"), peek(source, "state"), source)
-    found = (peek(place, "final_result") for place in places)
-    answer = to_json_value(next((a for a in found if a is not None), None))
-    if not isinstance(answer, (str, type(None))):
-        answer = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
-    reasons = (peek_text(place, "stop_reason") for place in reversed(places))
-    reason = next(filter(None, reasons), "").strip().lower()
-    known = SnowlStop.COMPLETED if not reason and answer is not None else SnowlStop.ERROR
-    stop = _STOP_OF.get(reason, known)
-    failed = stop is SnowlStop.ERROR
-    return answer, stop, _failure_of(source, reason, seen) if failed else None
-
-
-def step_event(
-    record: Any, index: int, verdicts: Sequence[Mapping[str, Any]] | None = None
-) -> dict[str, Any]:
+def step_event(record: Any, index: int, verdicts: Sequence[Mapping[str, Any]]) -> Row:
     """Return one step at a glance, for people who follow the trace.
 
     Its calls say ``tool_name``: rows with ``name`` are calls to Snowl's
     scorers, which would then count each a second time.
     """
-    step_id = whole(peek(record, "step_id"))
-    shown = ("critic_name", "action", "reason", "score")
-    rows: Sequence[Mapping[str, Any]] = (
-        verdicts if verdicts is not None else critic_traces([record])
-    )
+    step_id, shown = _peek_whole(record, "step_id"), ("critic_name", "action", "reason", "score")
     return {
         "event": "qitos.step",
         "step_id": index if step_id is None else step_id,
         "agent_id": peek_text(record, "agent_id") or None,
         "mode": peek_text(peek(record, "decision"), "mode") or None,
-        "tool_calls": [_call(call) for call in peek_rows(record, "tool_invocations")],
-        "critics": [{name: row[name] for name in shown} for row in rows],
+        "tool_calls": [_call(call) for call in _peek_rows(record, "tool_invocations")],
+        "critics": [{name: row[name] for name in shown} for row in verdicts],
     }
 
 
-def _step_events(
-    records: list[Any], verdicts: Sequence[Mapping[str, Any]]
-) -> Iterator[dict[str, Any]]:
-    """The payload's rows belong to the records in order, and there all have names."""
-    first = 0
-    for index, record in enumerate(records):
-        last = first + len(critic_traces([record]))
-        yield step_event(record, index, verdicts[first:last])
-        first = last
-
-
-def _call(call: Any) -> dict[str, Any]:
-    latency = to_json_value(peek(call, "latency_ms"))
-    is_number = isinstance(latency, (int, float)) and not isinstance(latency, bool)
+def _call(call: Any) -> Row:
+    latency, error = to_json_value(peek(call, "latency_ms")), peek_text(call, "error")
     row = {
         "tool_name": peek_text(call, "tool_name", "name"),
         "status": peek_text(call, "status") or None,
-        "latency_ms": latency if is_number else None,
+        "latency_ms": latency if type(latency) in (int, float) else None,
     }
-    error = peek_text(call, "error")
     return {**row, "error": error} if error else row
 
 
-def _actions(record: Any) -> Iterator[SnowlAction]:
+def _actions(record: Any) -> Iterator[Any]:
     """The calls that a step decided on, in order."""
-    decided = peek_rows(record, "actions")
-    for action in decided or peek_rows(peek(record, "decision"), "actions"):
-        args = to_json_value(peek(action, "args"))
+    decided = _peek_rows(record, "actions") or _peek_rows(peek(record, "decision"), "actions")
+    for action in decided:
+        args, call_id = to_json_value(peek(action, "args")), peek_text(action, "action_id")
         if not isinstance(args, dict):
             args = {} if args is None else {"value": args}
         payload = {"tool_name": peek_text(action, "name"), "arguments": args}
-        call_id = peek_text(action, "action_id")
-        yield SnowlAction("tool_call", {**payload, "tool_call_id": call_id} if call_id else payload)
+        payload |= {"tool_call_id": call_id} if call_id else {}
+        yield SimpleNamespace(action_type="tool_call", payload=payload)
 
 
-def _observations(record: Any, step: Payload) -> Iterator[SnowlObservation]:
+def _observations(record: Any, step: Row) -> Iterator[Any]:
     """A step's results in order, each under the name of the call it belongs to.
 
     Results follow the invocations, not the actions: QitOS appends what the
     environment says, and that is no tool's result.
     """
-    results, calls = peek(record, "action_results"), step["tool_calls"]
-    results = list(results) if isinstance(results, (list, tuple)) else []
+    calls, results = step["tool_calls"], [*(peek(record, "action_results") or ())]
     results += [{"error": call.get("error")} for call in calls[len(results) :]]
     for index, result in enumerate(results):
         call = calls[index] if index < len(calls) else {}
         name = call.get("tool_name")
         if not isinstance(result, Mapping) and peek(result, "status") is not None:
             name = peek_text(result, "tool_name", "name") or name
-            error, output = peek_text(result, "error"), peek(result, "output")
+            error, result = peek_text(result, "error"), peek(result, "output")
             if error:
-                result = {"error": error} if output is None else {"error": error, "output": output}
-            else:
-                result = output
+                result = {"error": error, **({} if result is None else {"output": result})}
         payload = {"result": to_json_value(result)}
         if name:
             payload = {"tool_name": name, **payload, "status": call.get("status")}
-        yield SnowlObservation("tool_result" if name else "environment", payload)
+        kind = "tool_result" if name else "environment"
+        yield SimpleNamespace(observation_type=kind, payload=payload)
 
 
-def _artifacts(source: Any, records: list[Any]) -> list[dict[str, Any]]:
+def _artifacts(source: Any, records: list[Any]) -> list[Row]:
     """References to stored bodies, each once, by the store's key and the body's id."""
-    holders = [peek(source, "task_result")]
+    holders, found = [peek(source, "task_result")], {}
     for record in records:
-        holders += [*peek_rows(record, "tool_invocations"), *peek_rows(record, "action_results")]
-    found = {}
+        holders += [*_peek_rows(record, "tool_invocations"), *_peek_rows(record, "action_results")]
     for holder in holders:
-        for ref in (*peek_rows(holder, "artifact_refs"), *peek_rows(holder, "artifacts")):
+        for ref in (*_peek_rows(holder, "artifact_refs"), *_peek_rows(holder, "artifacts")):
             name, store = peek_text(ref, "artifact_id"), peek_text(ref, "resolver_key")
             if name and store:
                 uri, kind = f"{store}:{name}", peek_text(ref, "media_type") or None
@@ -316,50 +267,71 @@ def _artifacts(source: Any, records: list[Any]) -> list[dict[str, Any]]:
 def _usage(result: Any) -> dict[str, int]:
     """Token counts as Snowl has them; QitOS may know only the total."""
     metrics = peek(peek(result, "task_result"), "metrics")
-
-    def count(source: Any, name: str) -> int:
-        return max(whole(peek(source, name)) or 0, 0)
-
-    used = count(metrics, "prompt_tokens_total")
-    made = count(metrics, "completion_tokens_total")
-    total = count(result, "total_tokens") or count(metrics, "token_usage")
-    return {"input_tokens": used, "output_tokens": made, "total_tokens": total or used + made}
+    names = ("prompt_tokens_total", "completion_tokens_total", "token_usage")
+    told = [_peek_whole(result, "total_tokens"), *(_peek_whole(metrics, name) for name in names)]
+    total, used, made, spent = (max(count or 0, 0) for count in told)
+    total = total or spent or used + made
+    return {"input_tokens": used, "output_tokens": made, "total_tokens": total}
 
 
-def _failure_of(result: Any, reason: str, seen: BaseException | None) -> Failure:
+def _ending(source: Any, seen: Error) -> tuple[str | None, SnowlStop, Row | None]:
+    """The answer, how the run ended, and the failure if it did so with one."""
+    places = (peek(source, "task_result"), peek(source, "state"), source)
+    found = (peek(place, "final_result") for place in places)
+    answer = to_json_value(next((value for value in found if value is not None), None))
+    if not isinstance(answer, (str, type(None))):
+        answer = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+    reasons = (peek_text(place, "stop_reason") for place in reversed(places))
+    reason = next(filter(None, reasons), "").strip().lower()
+    known = SnowlStop.COMPLETED if not reason and answer is not None else SnowlStop.ERROR
+    stop = _STOP_OF.get(reason, known)
+    return answer, stop, _failure(source, reason, seen) if stop is SnowlStop.ERROR else None
+
+
+def _failure(result: Any, reason: str, seen: Error) -> Row:
     """What a failed run ended with: its own word, else its last failed event.
 
     QitOS 0.3.0 has no ``failure``, and its events have neither type nor traceback;
     those are the exception's that its hooks were shown.
     """
-    told = peek(result, "failure")
-    if told is None and reason == "unrecoverable_error":
-        told = _last_error(peek_rows(result, "events"))
-    texts = {name: peek_text(told, name) or None for name in Failure._fields}
-    failure = Failure(**{**texts, "step_id": whole(peek(told, "step_id"))})  # type: ignore[arg-type]
-    # A hook is shown errors too that the run got over.
-    said = failure.message or (None if reason == "unrecoverable_error" else "")
-    if seen is not None and said in (None, error_text(seen), described(seen)):
-        failure = failure._replace(
-            type=failure.type or type(seen).__name__,
-            message=error_text(seen),
-            traceback=failure.traceback or traced(seen),
-        )
-    if failure.message or failure.type:
-        return failure
-    if reason:
-        return failure._replace(message=f"the run ended with stop reason {reason!r}")
-    return failure._replace(message="the run ended with neither a stop reason nor an answer")
+    crashed = reason == "unrecoverable_error"
+    told = peek(result, "failure") or (_last_error(result) if crashed else None)
+    failure: Row = {name: text for name in _FAILURE if (text := peek_text(told, name))}
+    failure["step_id"] = _peek_whole(told, "step_id")
+    if seen is not None and crashed:
+        raised = _raised(seen)
+        # A hook is shown errors too that the run got over.
+        if failure.get("message", raised["message"]) in (raised["message"], described(seen)):
+            failure = {**raised, **failure, "message": raised["message"]}
+    if not failure.get("message") and not failure.get("type"):
+        how = f"stop reason {reason!r}" if reason else "neither a stop reason nor an answer"
+        failure["message"] = f"the run ended with {how}"
+    return failure
 
 
-def _last_error(events: list[Any]) -> dict[str, Any]:
+def _last_error(result: Any) -> Row:
     """The last failed event, in the phase that the run was in."""
-    found: dict[str, Any] = {}
+    found: Row = {}
     phase = None
-    for event in events:
-        error = peek_text(event, "error")
-        if error:
+    for event in _peek_rows(result, "events"):
+        if error := peek_text(event, "error"):
             found = {"message": error, "phase": phase, "step_id": peek(event, "step_id")}
         else:
-            phase = peek_text(event, "phase") or None
+            phase = peek_text(event, "phase")
     return found
+
+
+def _raised(error: BaseException) -> Row:
+    lines = traceback.format_exception(error, limit=-_MOST_FRAMES)
+    message, traced = to_json_value([str(error).strip(), "".join(lines).rstrip()])
+    return {"type": type(error).__name__, "message": message, "traceback": traced}
+
+
+def _failure_text(failure: Row) -> str:
+    """What, where and when: ``KeyError: 'zzz' (DECIDE, step 0)``."""
+    kind, message, step_id = (failure.get(name) for name in ("type", "message", "step_id"))
+    repeats = kind in (SnowlCompatError.__name__, message)
+    what = ": ".join(filter(None, (None if repeats else kind, message)))
+    step = None if step_id is None else f"step {step_id}"
+    where = ", ".join(filter(None, (failure.get("phase"), step)))
+    return f"{what} ({where})" if where else what

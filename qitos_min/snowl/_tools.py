@@ -14,25 +14,25 @@ from typing import Any
 
 from snowl_compat import SnowlCompatError, to_json_value
 
-from ._peek import attempt, described, peek, peek_text
-
-__all__ = ["SnowlTool", "awaited", "framework_part", "team_with_tools", "with_tools"]
+from ._reading import described, peek, peek_text
 
 _PERMISSIONS = ("filesystem_read", "filesystem_write", "network", "command")
+_TYPES = {"string": str, "integer": int, "number": float, "boolean": bool, "array": list}
+_TYPES["object"] = dict
+_BY_NAME = inspect.Parameter.KEYWORD_ONLY
 
 
 class SnowlTool:
     """One Snowl tool as a callable that QitOS's registries take.
 
-    A copy of it is its meta, under the mark that QitOS's decorator leaves on
-    a function, so the schema arrives as Snowl wrote it; the attributes up here
-    are what a meta must have besides. Snowl checks a tool's ``required_ops``
-    against its own environment, so QitOS must not check them again.
+    A copy of it is its meta, under the mark that QitOS's decorator leaves on a function, so the
+    schema arrives as Snowl wrote it; the attributes up here are what a meta must have
+    besides. Snowl checks a tool's ``required_ops`` against its own environment, so QitOS
+    must not check them again.
     """
 
-    prompt = timeout_s = retry_policy = on_failure = None
-    output_schema = result_max_chars = rule_scope_builder = None
-    needs_approval = read_only = concurrency_safe = produces_artifact = False
+    timeout_s = output_schema = result_max_chars = rule_scope_builder = None
+    read_only = concurrency_safe = produces_artifact = False
     requires_user_interaction = supports_background = False
     max_retries = 0
 
@@ -40,10 +40,9 @@ class SnowlTool:
         self.__name__ = self.name = peek_text(tool, "name")
         self.__doc__ = self.description = peek_text(tool, "description")
         self.input_schema = to_json_value(peek(tool, "parameters") or {})
-        self.required_ops: list[str] = []
         self.__signature__ = _signature_of(self.input_schema)
-        self._callable = tool.callable
-        self._loop = loop
+        self.required_ops: list[str] = []
+        self._callable, self._loop = tool.callable, loop
         meta: Any = copy.copy(self)
         meta.permissions = SimpleNamespace(**dict.fromkeys(_PERMISSIONS, False))
         self.__qitos_tool_meta__ = meta
@@ -51,85 +50,62 @@ class SnowlTool:
     def __call__(self, **arguments: Any) -> Any:
         return awaited(self._callable(**arguments), self._loop)
 
-    def execute(self, args: dict[str, Any], runtime_context: Any = None) -> Any:
-        """Call the tool, for a registry that asks objects rather than callables."""
-        return self(**args)
-
-
-_PARAMETER_TYPES = {
-    "string": str,
-    "integer": int,
-    "number": float,
-    "boolean": bool,
-    "array": list,
-    "object": dict,
-}
-
 
 def _signature_of(schema: dict[str, Any]) -> inspect.Signature:
     """A JSON schema's properties as a signature, which QitOS shows to models."""
     parameters, required = [], schema.get("required") or ()
     for name, part in (schema.get("properties") or {}).items():
-        if not name.isidentifier() or iskeyword(name):
-            continue  # A name such as "max-results" or "from" is no Python parameter.
-        kind = part.get("type") if isinstance(part, dict) else None
-        parameters.append(
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                annotation=_PARAMETER_TYPES.get(str(kind), object),
-                default=inspect.Parameter.empty if name in required else None,
-            )
-        )
+        if name.isidentifier() and not iskeyword(name):  # "max-results" is no parameter.
+            kind = _TYPES.get(str(peek(part, "type")), object)
+            default = inspect.Parameter.empty if name in required else None
+            made = inspect.Parameter(name, _BY_NAME, annotation=kind, default=default)
+            parameters.append(made)
     return inspect.Signature(parameters)
 
 
 def awaited(made: Any, loop: asyncio.AbstractEventLoop | None = None) -> Any:
     """Return what was made; if that is awaitable what it gives, awaited on a loop."""
-    if not inspect.isawaitable(made):
-        return made
 
     async def wait() -> Any:
         return await made
 
+    if not inspect.isawaitable(made):
+        return made
     if loop is None:
         return asyncio.run(wait())
     return asyncio.run_coroutine_threadsafe(wait(), loop).result()
 
 
-def framework_part(agent: Any, name: str) -> Any:
-    """Return the class of that name in the framework an agent comes from, or None."""
-    for kind in type(agent).__mro__:
-        if kind.__name__ == "AgentModule":
-            root = kind.__module__.partition(".")[0]
-            for module in (root, f"{root}.engine"):
-                with suppress(ImportError):  # Nobody may have needed the engine yet.
-                    part = getattr(import_module(module), name, None)
-                    if isinstance(part, type):
-                        return part
+def framework_part(agent: Any, module: str, name: str) -> Any:
+    """Return a class of the framework that an agent comes from, or None."""
+    kinds = [kind for kind in type(agent).__mro__ if kind.__name__ == "AgentModule"]
+    with suppress(ImportError):  # Imported, because nobody may have needed it yet.
+        root = kinds[-1].__module__.partition(".")[0] if kinds else ""
+        return getattr(import_module(root + module), name, None) if root else None
     return None
 
 
 def with_tools(
     agent: Any, registry: Any, tools: Sequence[SnowlTool], owner: str = "the agent"
 ) -> Any:
-    """Return a copy of an agent's registry that has the tools too.
+    """Return a copy of an agent's registry, None being an empty one, that has the tools too.
 
-    The registry itself may serve other trials at the same time; None is an
-    empty one. Raises ``SnowlCompatError`` for a name that is taken.
+    The registry itself may serve other trials at the same time. Raises
+    ``SnowlCompatError`` for a name that is taken.
     """
     if registry is None:
-        kind = framework_part(agent, "ToolRegistry")
+        kind = framework_part(agent, "", "ToolRegistry")
         if kind is None:
             text = f"{type(agent).__name__} has no tool registry for Snowl's tool"
             raise SnowlCompatError(f"{text} {tools[0].name!r}")
         registry = kind()
     registry = _copied(registry)
     for tool in tools:
-        _, error = attempt(registry.register, tool)
-        if error is not None:
-            text = f"Snowl's tool {tool.name!r} cannot stand beside those of {owner}"
-            raise SnowlCompatError(f"{text}: {described(error)}")
+        try:
+            registry.register(tool)
+        except Exception as error:
+            text = f"Snowl's tool {tool.__name__!r} cannot stand beside those of {owner}"
+            raise SnowlCompatError(f"{text}: {described(error)}") from error
     return registry
 
 
@@ -141,9 +117,7 @@ def team_with_tools(team: Any, done: Any, tools: Sequence[SnowlTool]) -> Any:
     """
     team = _copied(team)
     for specs in vars(team).values():
-        if not isinstance(specs, dict):
-            continue
-        for name, spec in specs.items():
+        for name, spec in specs.items() if isinstance(specs, dict) else ():
             agent = peek(spec, "agent")
             own = peek(spec, "tools_override")
             own = peek(agent, "tool_registry") if own is None else own

@@ -10,18 +10,14 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any
 
-from snowl_compat import SnowlCompatError
+from snowl_compat import SnowlCompatError, critic_traces
 
-from ._peek import attempt, peek
-from ._reading import Config, Told, kind_of, step_event, tell
+from ._reading import Config, Error, Row, Told, attempt, kind_of, peek, step_event, tell
 from ._tools import SnowlTool, awaited, framework_part, team_with_tools, with_tools
-
-__all__ = ["Trial", "in_thread", "is_agent"]
-
-T = TypeVar("T")
 
 
 def is_agent(value: Any) -> bool:
@@ -29,30 +25,66 @@ def is_agent(value: Any) -> bool:
     return not isinstance(value, type) and peek(value, "build_engine", "run") is not None
 
 
+@dataclass
 class Trial:
     """What to run, and what is known of the run while it goes on.
 
     It is a hook of its engine: ``emit`` is called with an event for each finished step.
     """
 
-    def __init__(
-        self,
-        task: str,
-        config: Config,
-        *,
-        tools: Sequence[SnowlTool] = (),
-        emit: Callable[[dict[str, Any]], Any] | None = None,
-    ) -> None:
-        self.task = task
-        self.config = config
-        self.tools = tools
-        self.emit = emit
-        self.engine: Any = None
-        self.cancelled = False
-        self._steps = 0
-        self._seen: BaseException | None = None
+    task: str
+    config: Config
+    tools: Sequence[SnowlTool]
+    emit: Callable[[Row], None] | None
+    engine: Any = None
+    result: Any = None
+    cancelled: bool = False
+    steps: int = 0
+    cause: Error = None
+    seen: Error = None
 
-    def stop(self) -> None:
+    def on_step_end(self, record: Any, state: Any, engine: Any) -> None:
+        """Tell Snowl of a finished step while the run goes on."""
+        if self.cancelled or self.emit is None:
+            return
+        event = step_event(record, self.steps, critic_traces([record]))
+        self.steps += 1
+        called = ", ".join(call["tool_name"] for call in event["tool_calls"])
+        message = f"step {event['step_id']}: {called or event['mode'] or 'done'}"
+        # Under its own name QitOS's agent would be a task that the monitor waits for.
+        own = {"event": "runtime.agent.step", "qitos_agent": event.pop("agent_id")}
+        self.emit({**event, **own, "message": message[:120]})
+
+    def on_recover(self, context: Any, engine: Any) -> None:
+        """Keep the exception, of which a result may hold the words only."""
+        self.seen = peek(context, "error")
+
+    async def run(self, make: Callable[[], Any], turn: threading.Lock | None) -> Told:
+        """Run the agent in a thread that no exit waits for, and tell all of it.
+
+        ``turn`` is held meanwhile. When the waiting is cancelled the engine is told to
+        stop, and the thread is left to end by itself.
+        """
+        done: Future[Told] = Future()
+        done.set_running_or_notify_cancel()
+        context = contextvars.copy_context()
+
+        def work() -> None:
+            try:
+                with turn or threading.Lock():
+                    done.set_result(context.run(self._tell, make))
+            except BaseException as error:  # Raised where it is awaited, Ctrl-C too.
+                done.set_exception(error)
+
+        # Not asyncio.to_thread: the process would wait for its threads at exit.
+        threading.Thread(target=work, name="qitos-trial", daemon=True).start()
+        try:
+            return await asyncio.wrap_future(done)
+        except asyncio.CancelledError:
+            self._stop()
+            raise
+
+    def _stop(self) -> None:
         """Tell the engine to stop; from here on the trial says nothing more."""
         self.cancelled = True
         with suppress(Exception):
@@ -64,88 +96,62 @@ class Trial:
                 budget.max_steps = 0
                 self.engine.budget = budget
 
-    def on_step_end(self, record: Any, state: Any, engine: Any) -> None:
-        """Tell Snowl of a finished step while the run goes on."""
-        event, error = attempt(step_event, record, self._steps)
-        self._steps += 1
-        if error is not None or self.cancelled or self.emit is None:
-            return
-        called = ", ".join(call["tool_name"] for call in event["tool_calls"])
-        message = f"step {event['step_id']}: {called or event['mode'] or 'done'}"
-        # Under its own name QitOS's agent would be a task that the monitor waits for.
-        own = {"event": "runtime.agent.step", "qitos_agent": event.pop("agent_id")}
-        self.emit({**event, **own, "message": message[:120]})
-
-    def on_recover(self, context: Any, engine: Any) -> None:
-        """Keep the exception, of which a result may hold the words only."""
-        self._seen = peek(context, "error")
-
-    def run(self, make: Callable[[], Any]) -> Told:
-        """Make the agent, run it and tell all of it; only Ctrl-C is raised."""
-        agent, cause = attempt(make)
-        result, own = None, peek(agent, "tool_registry")
-        if cause is None:
-            result, cause = attempt(self._run_agent, agent)
-        if cause is not None:
-            result = peek(self.engine, "last_result") or self.engine
-        told, error = attempt(
-            lambda: tell(result, self.config, engine=self.engine, cause=cause, seen=self._seen)
-        )
-        if self.tools:
-            with suppress(Exception):
-                agent.tool_registry = own
+    def _tell(self, make: Callable[[], Any]) -> Told:
+        self.result, self.cause = attempt(self._run_made, make)
+        if self.cause is not None:
+            self.result = peek(self.engine, "last_result") or self.engine
+        about = {"engine": self.engine, "cause": self.cause, "seen": self.seen}
+        told, error = attempt(lambda: tell(self.result, self.config, **about))
         return told if error is None else tell(None, self.config, cause=error)
 
-    def _run_agent(self, agent: Any) -> Any:
+    def _run_made(self, make: Callable[[], Any]) -> Any:
+        agent = make()
         if not is_agent(agent):
             raise SnowlCompatError(f"expected an agent, the factory gave {kind_of(agent)}")
-        settings = dict(self.config.engine_kwargs or {})
-        options = dict(self.config.state_kwargs or {})
-        steps = self.config.max_steps
+        own = peek(agent, "tool_registry")
+        try:
+            return self._run_agent(agent)
+        finally:
+            if self.tools:
+                agent.tool_registry = own
+
+    def _run_agent(self, agent: Any) -> Any:
+        settings = {**(self.config.engine_kwargs or {})}
+        options = {**(self.config.state_kwargs or {})}
+        steps, tooled = self.config.max_steps, None
         if steps is not None and _takes(peek(agent, "init_state"), "max_steps"):
             options["max_steps"] = steps
-        tooled = self._give_tools(agent, settings)
+        if self.tools:
+            given = "tool_registry" in settings
+            own = settings["tool_registry"] if given else peek(agent, "tool_registry")
+            tooled = with_tools(agent, own, self.tools)
+            if given:
+                settings["tool_registry"] = tooled
+            else:
+                agent.tool_registry = tooled
         if peek(agent, "build_engine") is None:
             return _run_plain(agent, self.task, options, settings)
         if steps is not None:
             # The state's own limit alone would end the run as a failure.
-            kind = framework_part(agent, "RuntimeBudget") or SimpleNamespace
+            kind = framework_part(agent, ".engine", "RuntimeBudget") or SimpleNamespace
             settings["budget"] = kind(max_steps=steps)
         self.engine = engine = agent.build_engine(**settings)
         team = peek(engine, "agent_registry")
-        # An agent may have made the team itself, in its ``build_engine``.
-        if self.tools and team is not None and team is not settings.get("agent_registry"):
+        if self.tools and team is not None:
             engine.agent_registry = team_with_tools(team, tooled, self.tools)
         if peek(engine, "register_hook") is not None:
             engine.register_hook(self)
         return None if self.cancelled else engine.run(self.task, **options)
 
-    def _give_tools(self, agent: Any, settings: dict[str, Any]) -> Any:
-        """Put Snowl's tools where the engine takes its tools from; the entry agent's."""
-        if not self.tools:
-            return None
-        given = "tool_registry" in settings
-        own = settings["tool_registry"] if given else peek(agent, "tool_registry")
-        tooled = with_tools(agent, own, self.tools)
-        if given:
-            settings["tool_registry"] = tooled
-        else:
-            agent.tool_registry = tooled
-        if settings.get("agent_registry") is not None:
-            team = team_with_tools(settings["agent_registry"], tooled, self.tools)
-            settings["agent_registry"] = team
-        return tooled
 
-
-def _run_plain(agent: Any, task: str, options: dict[str, Any], settings: dict[str, Any]) -> Any:
+def _run_plain(agent: Any, task: str, options: Row, settings: Row) -> Any:
     """Run an agent that has no ``build_engine``, with what its ``run`` takes."""
     if settings:
         options["engine_kwargs"] = settings
     if _takes(agent.run, "return_state"):
         options["return_state"] = True
-    if _takes(agent.run, "task"):
-        return awaited(agent.run(task=task, **options))
-    return awaited(agent.run(task, **options))
+    named = _takes(agent.run, "task")
+    return awaited(agent.run(task=task, **options) if named else agent.run(task, **options))
 
 
 def _takes(function: Any, name: str) -> bool:
@@ -155,28 +161,3 @@ def _takes(function: Any, name: str) -> bool:
     except (TypeError, ValueError):
         return True
     return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-
-
-async def in_thread(work: Callable[[], T], stop: Callable[[], None]) -> T:
-    """Await ``work()`` in a thread of its own, which no exit waits for.
-
-    When the waiting is cancelled, ``stop()`` is called and the thread is left
-    to end by itself.
-    """
-    done: Future[T] = Future()
-    done.set_running_or_notify_cancel()
-    context = contextvars.copy_context()
-
-    def main() -> None:
-        try:
-            done.set_result(context.run(work))
-        except BaseException as error:  # Raised where it is awaited, Ctrl-C too.
-            done.set_exception(error)
-
-    # Not asyncio.to_thread: the process would wait for its threads at exit.
-    threading.Thread(target=main, name="qitos-trial", daemon=True).start()
-    try:
-        return await asyncio.wrap_future(done)
-    except asyncio.CancelledError:
-        stop()
-        raise

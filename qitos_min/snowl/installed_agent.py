@@ -13,12 +13,9 @@ from typing import Any
 
 from snowl_compat import SnowlCompatError, to_json_value
 
-from ._peek import attempt, described, error_text, peek, peek_text
-from ._reading import Config, Told, fill, kind_of, task_of
+from ._reading import Config, Row, attempt, described, fill, kind_of, peek, peek_text, task_of
 from ._tools import SnowlTool
-from ._trial import Trial, in_thread, is_agent
-
-__all__ = ["InstalledAgent"]
+from ._trial import Trial, is_agent
 
 _HOOKS = ("setup", "on_trial_start", "on_trial_end", "on_trial_error", "teardown")
 
@@ -26,13 +23,16 @@ _HOOKS = ("setup", "on_trial_start", "on_trial_end", "on_trial_error", "teardown
 class InstalledAgent:
     """A QitOS agent that Snowl runs, packaged with hooks on its life.
 
-    ``factory`` is a class or zero-argument callable that makes an agent for
-    each trial, or one agent object, whose trials then run one at a time.
-    ``hooks`` is an object or mapping with any of ``setup(context)``,
-    ``on_trial_start(task, context)``, ``on_trial_end(task, result, payload)``,
-    ``on_trial_error(task, error)`` and ``teardown()``, sync or async. The rest
-    is the config of ``QitOSAdapter.wrap``. Raises ``SnowlCompatError`` for what
-    it cannot use, and ``TypeError`` for a setting that it does not know.
+    ``factory`` is a class or zero-argument callable that makes an agent for each trial, or
+    one agent object, whose trials then run one at a time. ``agent_id`` is text safe in file
+    names, by default the agent's name. ``hooks`` is an object or mapping with any of
+    ``setup(context)``, ``on_trial_start(task, context)``, ``on_trial_end(task, result,
+    payload)``, ``on_trial_error(task, error)`` and ``teardown()``, sync or async.
+
+    ``config``: ``max_steps`` (at least 1) is the step budget of each run; ``engine_kwargs``
+    go to ``build_engine``, ``state_kwargs`` to ``run``; ``event_name`` is that of the
+    payload's event; with ``strict`` the first repair of a payload fails its trial. Raises
+    ``SnowlCompatError`` for what it cannot use, ``TypeError`` for an unknown setting.
     """
 
     def __init__(
@@ -40,19 +40,19 @@ class InstalledAgent:
     ) -> None:
         self._config = Config(**config)
         self.agent_id = _checked_agent_id(agent_id, factory)
-        self._shared = is_agent(factory)
-        if not self._shared and not callable(factory):
+        shared = is_agent(factory)
+        if not shared and not callable(factory):
             text = f"expected an agent or a factory of agents, got {kind_of(factory)}"
             raise SnowlCompatError(text)
         for name in hooks if isinstance(hooks, Mapping) else ():
             if name not in _HOOKS:
                 known = ", ".join(_HOOKS)
                 raise SnowlCompatError(f"unknown hook {name!r}, expected one of {known}")
-        self._factory = factory
+        self._make = (lambda: factory) if shared else factory
+        self._turn = threading.Lock() if shared else None
         self._hooks = hooks
-        self._turn = threading.Lock()  # Held by the one trial of a shared agent.
         self._lock = threading.Lock()  # Guards the two fields below.
-        self._setup: Future[Any] | None = None
+        self._setup: Future[None] | None = None
         self._torn_down = False
 
     async def run(self, state: Any, context: Any, tools: Any = None) -> Any:
@@ -65,61 +65,40 @@ class InstalledAgent:
         task = task_of(state)
         try:
             await self._hook("on_trial_start", task, context)
-            told = await self._run_trial(task, context, tools)
-            fill(state, told)
-            if told.failure is not None:
-                raise SnowlCompatError(told.failure.text) from told.cause
-        except (Exception, asyncio.CancelledError) as error:
+            given = [SnowlTool(tool, asyncio.get_running_loop()) for tool in tools or ()]
+            trial = Trial(task, self._config, given, self._emitter(context))
+            fields, error = await trial.run(self._make, self._turn)
+            fill(state, fields)
+            if error is not None:
+                raise error from trial.cause
+        except (Exception, asyncio.CancelledError) as raised:
             try:
-                await self._hook("on_trial_error", task, error)
+                await self._hook("on_trial_error", task, raised)
             except SnowlCompatError as second:
-                if isinstance(error, asyncio.CancelledError):
-                    raise error from None
-                text = f"{second.message}; the trial had failed: {error_text(error)}"
-                raise SnowlCompatError(text) from error
+                if isinstance(raised, asyncio.CancelledError):
+                    raise raised from None
+                text = f"{second.message}; the trial had failed: {raised}"
+                raise SnowlCompatError(text) from raised
             raise
         # A hook may write to its payload, but not to what Snowl is going to write.
-        await self._hook("on_trial_end", task, told.result, to_json_value(told.payload))
+        payload = to_json_value(fields["output"]["trace_events"][0]["payload"])
+        await self._hook("on_trial_end", task, trial.result, payload)
         return state
 
-    async def _run_trial(self, task: str, context: Any, tools: Any) -> Told:
-        loop = asyncio.get_running_loop()
-        trial = Trial(
-            task,
-            self._config,
-            tools=[SnowlTool(tool, loop) for tool in tools or ()],
-            emit=self._emitter(context, loop),
-        )
-
-        def work() -> Told:
-            if not self._shared:
-                return trial.run(self._factory)
-            with self._turn:
-                return trial.run(lambda: self._factory)
-
-        return await in_thread(work, trial.stop)
-
-    def _emitter(
-        self, context: Any, loop: asyncio.AbstractEventLoop
-    ) -> Callable[[dict[str, Any]], Any] | None:
+    def _emitter(self, context: Any) -> Callable[[Row], None] | None:
         """What tells Snowl's monitor of an event, with the names that it knows."""
-        metadata = peek(context, "metadata")
+        loop, metadata = asyncio.get_running_loop(), peek(context, "metadata")
         emit = peek(metadata, "__snowl_emit_event")
-        if emit is None:
-            return None
-        ids = {
-            "agent_id": self.agent_id,
-            "task_id": peek_text(context, "task_id") or None,
-            "sample_id": peek_text(context, "sample_id") or None,
-            "variant_id": peek_text(metadata, "variant_id") or "default",
-        }
+        ids = {name: peek_text(context, name) or None for name in ("task_id", "sample_id")}
+        ids["agent_id"] = self.agent_id
+        ids["variant_id"] = peek_text(metadata, "variant_id") or "default"
 
-        def send(event: dict[str, Any]) -> None:
+        def send(event: Row) -> None:
             # A loop that is closed, or a monitor that raises, is no matter of the run.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(attempt, emit, {**event, **ids})
 
-        return send
+        return None if emit is None else send
 
     async def _hook(self, name: str, *args: Any) -> None:
         hook = peek(self._hooks, name)
@@ -134,36 +113,19 @@ class InstalledAgent:
             raise SnowlCompatError(f"hook {name} raised {described(error)}") from error
 
     async def _set_up(self, context: Any) -> None:
-        """Run the setup hook once; trials that come meanwhile wait for it.
+        """Run the setup hook once, and again after it failed; each trial waits for it.
 
-        They may come from other event loops, so they wait for a future that
-        belongs to none. It gives None, the message of what went wrong, or
-        itself when the setup was cancelled, and then one of them does it.
+        It has a task of its own, so that a cancelled trial costs the others nothing,
+        and trials of other event loops can wait for that too.
         """
-        while True:
-            with self._lock:
-                if self._torn_down:
-                    raise SnowlCompatError(f"agent {self.agent_id!r} is torn down")
-                setup = self._setup
-                if setup is None:
-                    setup = self._setup = Future()
-                    break
-            outcome = await asyncio.shield(asyncio.wrap_future(setup))
-            if outcome is None:
-                return
-            if outcome is not setup:
-                raise SnowlCompatError(outcome)
-        outcome = setup
-        try:
-            await self._hook("setup", context)
-            outcome = None
-        except SnowlCompatError as error:
-            outcome = error.message
-            raise
-        finally:
-            if outcome is not None:
-                self._setup = None
-            setup.set_result(outcome)
+        with self._lock:
+            if self._torn_down:
+                raise SnowlCompatError(f"agent {self.agent_id!r} is torn down")
+            setup = self._setup
+            if setup is None or (setup.done() and (setup.cancelled() or setup.exception())):
+                made, loop = self._hook("setup", context), asyncio.get_running_loop()
+                setup = self._setup = asyncio.run_coroutine_threadsafe(made, loop)
+        await asyncio.shield(asyncio.wrap_future(setup))
 
     async def teardown(self) -> None:
         """Call the teardown hook, at most once; no trial may start after it.
@@ -185,7 +147,7 @@ class InstalledAgent:
 def _checked_agent_id(agent_id: Any, agent: Any) -> str:
     """An id that is safe in the file names that Snowl makes of it."""
     if agent_id is None:
-        names = [attempt(getattr, agent, name, None)[0] for name in ("name", "__name__")]
+        names = (getattr(agent, name, None) for name in ("name", "__name__"))
         name = next((n for n in names if isinstance(n, str) and n), type(agent).__name__)
         return re.sub(r"[^\w.-]+", "-", name).strip(".-")[:64] or "qitos-agent"
     if isinstance(agent_id, str) and re.fullmatch(r"\w([\w.@+ -]{0,62}[\w@+-])?", agent_id):

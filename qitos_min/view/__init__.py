@@ -1,5 +1,5 @@
-"""Runs to look at. They are read through ``snowl_compat`` only, without the runtime."""
+"""Runs to look at, on a page or in a terminal; they are read without the runtime."""
 
-from ._show import page, show
+from ._commands import show, view
 
-__all__ = ["page", "show"]
+__all__ = ["show", "view"]

@@ -64,7 +64,11 @@ def test_one_evaluation_of_all_ways_a_trial_can_go(ways):
 def test_a_crash_can_be_found_in_snowls_files(ways):
     *_, last = ways[1].outcomes()["crash"]["trace"]["trace_events"]
     assert (last["event"], last["type"], last["message"], last["phase"], last["step_id"]) == (
-        "qitos.failure", "RuntimeError", "the agent broke", "DECIDE", 0,
+        "qitos.failure",
+        "RuntimeError",
+        "the agent broke",
+        "DECIDE",
+        0,
     )
     assert 'raise RuntimeError("the agent broke")' in last["traceback"]
 
@@ -88,15 +92,11 @@ def test_the_payload_in_snowls_files_is_that_of_the_same_run_alone(ways, project
 
 def test_snowls_trace_scorer_sees_each_call_once(ways):
     outcomes = ways[1].outcomes()
-    policy = {
-        way: o["scores"]["tool_trace_policy"]["value"] for way, o in outcomes.items()
-    }
+    policy = {way: o["scores"]["tool_trace_policy"]["value"] for way, o in outcomes.items()}
     # Wanted is "add" and at most one call: "steps" makes three, "crash" none.
     assert policy["right"] == policy["wrong"] == 1.0
     assert policy["steps"] == policy["crash"] == policy["tool crash"] == 0.0
-    calls = [
-        a["payload"]["tool_name"] for a in outcomes["tool crash"]["trace"]["actions"]
-    ]
+    calls = [a["payload"]["tool_name"] for a in outcomes["tool crash"]["trace"]["actions"]]
     assert calls == ["add", "boom"]
     add, boom = (o["payload"] for o in outcomes["tool crash"]["trace"]["observations"])
     assert add == {"tool_name": "add", "result": 42, "status": "success"}

@@ -175,9 +175,7 @@ def test_a_tool_that_is_there_twice_fails_the_trial_by_name(framework, trial, sc
     made = scripted(framework, [("lookup", {"key": "a"})], [lookup])
     agent = QitOSAdapter().wrap(made, agent_id="a")
     (outcome,) = gather(trial(agent, tools=[snowl.build_tool_spec(lookup)]))
-    assert (
-        "Snowl's tool 'lookup' cannot stand beside" in outcome.task_result.error.message
-    )
+    assert "Snowl's tool 'lookup' cannot stand beside" in outcome.task_result.error.message
 
 
 @FRAMEWORKS
@@ -274,9 +272,7 @@ class Hooks:
 
 
 @FRAMEWORKS
-def test_an_installed_agents_hooks_live_through_concurrent_trials(
-    framework, trial, scripted
-):
+def test_an_installed_agents_hooks_live_through_concurrent_trials(framework, trial, scripted):
     hooks = Hooks(bad="b")
     made = scripted(framework, [])
 
@@ -285,11 +281,7 @@ def test_an_installed_agents_hooks_live_through_concurrent_trials(
             return await asyncio.gather(*(trial(agent, text) for text in "abc"))
 
     a, b, c = asyncio.run(main())
-    assert [o.task_result.status.value for o in (a, b, c)] == [
-        "success",
-        "error",
-        "success",
-    ]
+    assert [o.task_result.status.value for o in (a, b, c)] == ["success", "error", "success"]
     message = "hook on_trial_start raised LookupError: no seat"
     assert b.task_result.error.message == message
     assert (hooks.calls[0], hooks.calls[-1]) == ("setup", "teardown")

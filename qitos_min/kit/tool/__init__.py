@@ -1,6 +1,16 @@
-"""Ready-made sets of tools."""
+"""Ready-made sets of tools, and single tools."""
 
-from ._coding import CodingToolSet
 from ._env_tools import EnvToolSet
+from .coding import CodingToolSet, EditorToolSet, ReadFile, RunCommand, WriteFile
+from .web import HTMLExtractText, HTTPGet
 
-__all__ = ["CodingToolSet", "EnvToolSet"]
+__all__ = [
+    "CodingToolSet",
+    "EditorToolSet",
+    "EnvToolSet",
+    "HTMLExtractText",
+    "HTTPGet",
+    "ReadFile",
+    "RunCommand",
+    "WriteFile",
+]

@@ -9,27 +9,13 @@ from ...core.function_tool_decorator import function_tool
 from ...core.tool import FunctionTool, ToolPermission
 from ...core.tool_result import ToolResult
 from .._folder import FileRefusal
-from ._files import (
-    EditRequest,
-    ReadRequest,
-    edit_result,
-    file_change,
-    read_result,
-    refusal_result,
-)
+from .._text import edit_bytes
+from ._files import EDITS, READS, attempt, changed, ran, read, written
 
 __all__ = ["EnvToolSet"]
 
-_PATH_CODES = frozenset({"path_outside_workspace", "protected_path"})
-_READ_CODES = _PATH_CODES | {"invalid_read_window"}
-_EDIT_CODES = _PATH_CODES | {
-    "ambiguous_edit",
-    "invalid_edit",
-    "stale_file",
-    "text_not_found",
-}
-
-_Context = dict[str, Any]
+_Context = dict[str, Any] | None
+_FILE = {"required_ops": ["file"]}
 
 
 class EnvToolSet:
@@ -43,26 +29,16 @@ class EnvToolSet:
 
     def tools(self) -> list[FunctionTool]:
         """The tools of this set."""
-        return [
-            self.read_file,
-            self.edit_file,
-            self.write_file,
-            self.list_files,
-            self.run_command,
-        ]
+        files = [self.read_file, self.edit_file, self.write_file, self.list_files]
+        return [*files, self.run_command]
 
-    @function_tool(
-        read_only=True,
-        concurrency_safe=True,
-        permissions=ToolPermission(filesystem_read=True),
-        required_ops=["file"],
-    )
+    @function_tool(**READS, **_FILE)
     def read_file(
         self,
         path: str,
         line_offset: int = 1,
         line_limit: int = 400,
-        runtime_context: _Context | None = None,
+        runtime_context: _Context = None,
     ) -> ToolResult:
         """Read lines of a text file, each as its number, a tab and its text.
 
@@ -71,17 +47,9 @@ class EnvToolSet:
             line_offset: Number of the first line to read, from 1.
             line_limit: How many lines to read at most, from 1.
         """
-        request = ReadRequest(line_offset, line_limit, first=1)
-        return _through(
-            runtime_context,
-            "file",
-            lambda files: read_result(files, path, request, codes=_READ_CODES),
-        )
+        return _on_file(runtime_context, "read", path, read, line_offset, line_limit, 1)
 
-    @function_tool(
-        permissions=ToolPermission(filesystem_read=True, filesystem_write=True),
-        required_ops=["file"],
-    )
+    @function_tool(**EDITS, **_FILE)
     def edit_file(
         self,
         path: str,
@@ -89,7 +57,7 @@ class EnvToolSet:
         replacement: str,
         expected_sha256: str | None = None,
         replace_all: bool = False,
-        runtime_context: _Context | None = None,
+        runtime_context: _Context = None,
     ) -> ToolResult:
         """Replace a text that occurs once in a file, or every occurrence of it.
 
@@ -100,40 +68,25 @@ class EnvToolSet:
             expected_sha256: SHA-256 that the file must still have, in hexadecimal.
             replace_all: Replace every occurrence.
         """
-        request = EditRequest(old_text, replacement, replace_all, expected_sha256)
-        return _through(
-            runtime_context,
-            "file",
-            lambda files: edit_result(files, path, request, codes=_EDIT_CODES),
-        )
 
-    @function_tool(
-        permissions=ToolPermission(filesystem_write=True), required_ops=["file"]
-    )
-    def write_file(
-        self, path: str, content: str, runtime_context: _Context | None = None
-    ) -> ToolResult:
+        def change(data: bytes) -> tuple[bytes, int]:
+            return edit_bytes(data, old_text, replacement, replace_all, expected_sha256)
+
+        return _on_file(runtime_context, "edit", path, changed, change)
+
+    @function_tool(permissions=ToolPermission(filesystem_write=True), **_FILE)
+    def write_file(self, path: str, content: str, runtime_context: _Context = None) -> ToolResult:
         """Write a whole text file, new or not; missing folders are made.
 
         Args:
             path: Path of the file, relative to the workspace.
             content: The new content, written as UTF-8.
         """
-        return _through(
-            runtime_context, "file", lambda files: _write(files, path, content)
-        )
+        return _on_file(runtime_context, "write", path, written, content)
 
-    @function_tool(
-        read_only=True,
-        concurrency_safe=True,
-        permissions=ToolPermission(filesystem_read=True),
-        required_ops=["file"],
-    )
+    @function_tool(**READS, **_FILE)
     def list_files(
-        self,
-        path: str = ".",
-        limit: int = 200,
-        runtime_context: _Context | None = None,
+        self, path: str = ".", limit: int = 200, runtime_context: _Context = None
     ) -> ToolResult:
         """List the files below a folder, at any depth.
 
@@ -141,16 +94,18 @@ class EnvToolSet:
             path: Path of the folder, relative to the workspace.
             limit: How many files to list at most, from 1.
         """
-        return _through(
-            runtime_context, "file", lambda files: _list(files, path, limit)
-        )
+
+        def listed(files: Any, path: str) -> ToolResult:
+            if type(limit) is not int or limit < 1:
+                raise FileRefusal("", f"limit {limit!r} is not a whole number from 1")
+            found = files.list_files(path, limit + 1)
+            return ToolResult(output=found[:limit], metadata={"has_more": len(found) > limit})
+
+        return _on_file(runtime_context, "list", path, listed)
 
     @function_tool(permissions=ToolPermission(command=True), required_ops=["process"])
     def run_command(
-        self,
-        command: str,
-        timeout: float = 30,
-        runtime_context: _Context | None = None,
+        self, command: str, timeout: float = 30, runtime_context: _Context = None
     ) -> ToolResult:
         """Run a shell command in the workspace and wait for it.
 
@@ -158,74 +113,25 @@ class EnvToolSet:
             command: The command line.
             timeout: Seconds after which the command is killed.
         """
-        return _through(
-            runtime_context, "process", lambda ops: _run(ops, command, timeout)
-        )
+        processes = _ops(runtime_context, "process")
+        return processes if isinstance(processes, ToolResult) else ran(processes, command, timeout)
 
 
-def _through(
-    context: _Context | None, group: str, work: Callable[[Any], ToolResult]
-) -> ToolResult:
-    """What ``work`` makes of the environment's operations, if there are any."""
+def _ops(context: _Context, group: str) -> Any:
+    """The environment's operations of a group, or the result that says there are none."""
     env = (context or {}).get("env")
     ops = None if env is None else env.get_ops(group)
     if ops is None:
-        return ToolResult.semantic_error(
-            code="env_required",
-            error=f"this tool needs an environment with {group!r} operations",
-        )
-    return work(ops)
+        text = f"this tool needs an environment with {group!r} operations"
+        return ToolResult.semantic_error(code="env_required", error=text)
+    return ops
 
 
-def _write(files: Any, path: str, content: str) -> ToolResult:
-    try:
-        data = content.encode("utf-8")
-        files.write_bytes(path, data)
-    except (FileRefusal, OSError, UnicodeEncodeError) as error:
-        return refusal_result(error, "write", path, _PATH_CODES)
-    return ToolResult(
-        output=f"wrote {path}: {len(data)} bytes",
-        filesystem_changes=[file_change(path, "write", None, data)],
-    )
-
-
-def _list(files: Any, path: str, limit: int) -> ToolResult:
-    try:
-        if type(limit) is not int or limit < 1:
-            raise FileRefusal("", f"limit {limit!r} is not a whole number from 1")
-        found = files.list_files(path, limit + 1)
-    except (FileRefusal, OSError) as error:
-        return refusal_result(error, "list", path, _PATH_CODES)
-    return ToolResult(output=found[:limit], metadata={"has_more": len(found) > limit})
-
-
-def _run(processes: Any, command: str, timeout: float) -> ToolResult:
-    try:
-        ran = processes.run(command, timeout=timeout)
-    except (OSError, ValueError) as error:
-        return ToolResult.execution_error(
-            code="command_failed", error=f"cannot run the command: {error}"
-        )
-    output = {name: ran.get(name) for name in ("returncode", "stdout", "stderr")}
-    metadata = {"truncated": bool(ran.get("truncated"))}
-    if ran["status"] == "success":
-        return ToolResult(output=output, metadata=metadata)
-    if ran["status"] != "error":
-        return ToolResult.execution_error(
-            code="command_failed",
-            error=f"command ended with exit status {ran['returncode']}",
-            output=output,
-            metadata=metadata,
-        )
-    # What it did before it was killed is not known.
-    late = bool(ran.get("timed_out"))
-    return ToolResult.execution_error(
-        status="timed_out" if late else "error",
-        code="command_timed_out" if late else "command_failed",
-        error=ran["error"],
-        output=output,
-        metadata=metadata,
-        effect_ref="run_command",
-        effect_state="unknown",
-        outcome_unknown=True,
-    )
+def _on_file(
+    context: _Context, verb: str, path: str, work: Callable[..., ToolResult], *args: Any
+) -> ToolResult:
+    """What ``work`` makes of the environment's file operations, if there are any."""
+    files = _ops(context, "file")
+    if isinstance(files, ToolResult):
+        return files
+    return attempt(verb, path, lambda: work(files, path, *args), paths=True)

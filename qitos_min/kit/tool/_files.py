@@ -1,133 +1,129 @@
-"""File operations as tool results, as the tools of host and environment share them."""
+"""File and command operations as tool results, as the tools of host and environment share
+them. ``files`` is a ``Folder`` or has its ``read_bytes``, ``write_bytes`` and ``list_files``.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
+from ...core.tool import ToolPermission
 from ...core.tool_result import ToolResult
 from .._folder import FileRefusal
-from .._text import edit_bytes, require_digest, select_lines
+from .._text import select_lines
 
-__all__ = [
-    "EditRequest",
-    "FileOps",
-    "ReadRequest",
-    "edit_result",
-    "file_change",
-    "read_result",
-    "refusal_result",
-]
+__all__ = ["EDITS", "READS", "attempt", "changed", "ran", "read", "written"]
 
+READS = {
+    "read_only": True,
+    "concurrency_safe": True,
+    "permissions": ToolPermission(filesystem_read=True),
+}
+"""What a tool that reads files declares."""
+EDITS = {"permissions": ToolPermission(filesystem_read=True, filesystem_write=True)}
+"""The same for one that changes them."""
 
-class FileOps(Protocol):
-    """What these tools need of the files they work on."""
-
-    def read_bytes(self, name: str) -> bytes:
-        """The content of a file."""
-
-    def write_bytes(
-        self, name: str, data: bytes, *, expected: bytes | None = None
-    ) -> None:
-        """Give a file new content, if it still has the expected one."""
+_EDIT_CODES = ("ambiguous_edit", "invalid_edit", "stale_file", "text_not_found")
+_CODES = {"read": ("invalid_read_window",), "edit": _EDIT_CODES}
+_PATH_CODES = ("path_outside_workspace", "protected_path")
 
 
-@dataclass(frozen=True)
-class ReadRequest:
-    """One requested window, as a model sent it."""
-
-    offset: int
-    limit: int
-    first: int = 0
-    """What the caller calls the first line."""
-
-
-@dataclass(frozen=True)
-class EditRequest:
-    """One requested replacement, as a model sent it."""
-
-    old: str
-    new: str
-    replace_all: bool = False
-    expected_sha256: str | None = None
-    """Of the whole file, in hexadecimal; None accepts any content."""
-
-
-def read_result(
-    files: FileOps, name: str, request: ReadRequest, *, codes: frozenset[str]
+def attempt(
+    verb: str, name: object, work: Callable[[], ToolResult], *, paths: bool = False
 ) -> ToolResult:
-    """Numbered lines of a file.
+    """What ``work`` gives, or the error result of what could not be carried out.
 
-    A refusal keeps its code if ``codes`` holds it, else it is ``file_read_failed``.
+    A refusal that has no code of its own for this verb is ``file_<verb>_failed``, and
+    so are those of a path unless ``paths`` asks for them.
     """
+    codes = _CODES.get(verb, ()) + (_PATH_CODES if paths else ())
     try:
-        data = files.read_bytes(name)
-        chosen = select_lines(data, request.offset, request.limit, first=request.first)
-    except (FileRefusal, OSError) as error:
-        return refusal_result(error, "read", name, codes)
-    return ToolResult(
-        output=chosen.text,
-        metadata={
-            "path": str(name),
-            "sha256": _sha256(data),
-            "encoding": chosen.encoding,
-            "selection_receipt": chosen.receipt,
-        },
-    )
-
-
-def edit_result(
-    files: FileOps, name: str, request: EditRequest, *, codes: frozenset[str]
-) -> ToolResult:
-    """Replace text in a file.
-
-    A refusal keeps its code if ``codes`` holds it, else it is ``file_edit_failed``.
-    """
-    try:
-        # Environments of others may have no lock; the check on writing stays to them.
-        with getattr(files, "locked", nullcontext)(name):
-            data = files.read_bytes(name)
-            require_digest(data, request.expected_sha256)
-            edited, count = edit_bytes(
-                data, request.old, request.new, request.replace_all
-            )
-            files.write_bytes(name, edited, expected=data)
-    except (FileRefusal, OSError) as error:
-        return refusal_result(error, "edit", name, codes)
-    return ToolResult(
-        output=f"edited {name}: {count} replaced",
-        metadata={"path": str(name), "replacements": count, "sha256": _sha256(edited)},
-        filesystem_changes=[file_change(name, "edit", data, edited)],
-    )
-
-
-def file_change(
-    name: str, operation: str, before: bytes | None, after: bytes
-) -> dict[str, str | None]:
-    """The record of one changed file; ``before`` is None when it is not known."""
-    return {
-        "path": str(name),
-        "operation": operation,
-        "sha256_before": None if before is None else _sha256(before),
-        "sha256_after": _sha256(after),
-    }
-
-
-def refusal_result(
-    error: OSError | ValueError, verb: str, name: object, codes: frozenset[str]
-) -> ToolResult:
-    """The error result of a file operation that was not carried out."""
-    if isinstance(error, FileRefusal):
+        return work()
+    except FileRefusal as error:
         failed, code, reason = ToolResult.semantic_error, error.code, error.reason
-    else:
+    except (OSError, UnicodeError) as error:
         failed, code = ToolResult.execution_error, ""
         reason = getattr(error, "strerror", None) or str(error)
     return failed(
         code=code if code in codes else f"file_{verb}_failed",
         error=f"cannot {verb} {name!r}: {reason}",
         recoverable=True,
+    )
+
+
+def read(files: Any, name: str, offset: int, limit: int, first: int = 0) -> ToolResult:
+    """Numbered lines of a file; ``first`` is what the caller calls the first line."""
+    data = files.read_bytes(name)
+    text, known = select_lines(data, offset, limit, first=first)
+    return ToolResult(output=text, metadata={"path": str(name), "sha256": _sha256(data), **known})
+
+
+def changed(
+    files: Any, name: str, change: Callable[[bytes], tuple[bytes, int]], output: Any = None
+) -> ToolResult:
+    """Give a file what ``change`` makes of its content, and the number of places."""
+    # Environments of others may have no lock; the check on writing stays to them.
+    with getattr(files, "locked", nullcontext)(name):
+        before = files.read_bytes(name)
+        after, count = change(before)
+        files.write_bytes(name, after, expected=before)
+    known = {"path": str(name), "replacements": count, "sha256": _sha256(after)}
+    output = f"edited {name}: {count} replaced" if output is None else output
+    return ToolResult(
+        output=output, metadata=known, filesystem_changes=[_change(name, after, before)]
+    )
+
+
+def written(files: Any, name: str, text: str, output: Any = None) -> ToolResult:
+    """Write a whole file, new or not."""
+    data = text.encode("utf-8")
+    files.write_bytes(name, data)
+    output = f"wrote {name}: {len(data)} bytes" if output is None else output
+    return ToolResult(output=output, filesystem_changes=[_change(name, data)])
+
+
+def _change(name: str, after: bytes, before: bytes | None = None) -> dict[str, str | None]:
+    return {
+        "path": str(name),
+        "operation": "write" if before is None else "edit",
+        "sha256_before": None if before is None else _sha256(before),
+        "sha256_after": _sha256(after),
+    }
+
+
+def ran(
+    processes: Any,
+    command: str,
+    timeout: float,
+    names: tuple[str, ...] = ("returncode", "stdout", "stderr"),
+) -> ToolResult:
+    """Run a command; of what ``Processes.run`` tells, ``names`` are the output."""
+    try:
+        done = processes.run(command, timeout=timeout)
+    except (OSError, ValueError) as error:
+        text = f"cannot run the command: {error}"
+        return ToolResult.execution_error(code="command_failed", error=text)
+    told: dict[str, Any] = {
+        "output": {name: done.get(name) for name in names},
+        "metadata": {"truncated": bool(done.get("truncated"))},
+    }
+    if done["status"] == "success":
+        return ToolResult(**told)
+    if done["status"] != "error":
+        text = f"command ended with exit status {done['returncode']}"
+        return ToolResult.execution_error(code="command_failed", error=text, **told)
+    late = bool(done.get("timed_out"))
+    return ToolResult.execution_error(
+        status="timed_out" if late else "error",
+        code="command_timed_out" if late else "command_failed",
+        error=done["error"],
+        # What it did before it was killed is not known.
+        effect_ref="run_command",
+        effect_state="unknown",
+        outcome_unknown=True,
+        **told,
     )
 
 

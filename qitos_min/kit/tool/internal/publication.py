@@ -5,20 +5,75 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ....core.artifact import ArtifactContractError, ArtifactRef
 from ....core.tool import BaseTool, ToolPermission
 from ....core.tool_result import ToolResult
-from ..._folder import FileRefusal, is_protected, read_regular
+from ..._folder import FileRefusal, is_protected, read_regular, write_new
 from ...env import WorkspaceEnv, entry_of
-from ._swap import NewFile, RollbackFailed, swap_files
 
 __all__ = ["SandboxPublicationTool"]
 
-_Output = tuple[NewFile, ArtifactRef]
+
+class _RollbackFailed(Exception):
+    """Some files are new and some are old, and it could not be helped."""
+
+
+@dataclass
+class _Output:
+    """One file on its way: written beside its place, moved there, perhaps back."""
+
+    target: Path
+    body: bytes
+    mode: int
+    """Permission bits of a file that is new; a replaced one keeps its own."""
+    ref: ArtifactRef
+    replaces: bool
+    """Whether a file of this name is in the folder already."""
+
+    def __post_init__(self) -> None:
+        tag = uuid.uuid4().hex
+        self.name = self.target.name
+        self.new = self.target.with_name(f".{tag}.new")
+        self.old = self.target.with_name(f".{tag}.old")
+        self.inode: int | None = None
+        self.stuck = False
+
+    def stage(self) -> None:
+        """Write the new file beside its place, and keep the old one."""
+        write_new(self.new, self.body, self.target if self.replaces else None)
+        if self.replaces:
+            os.link(self.target, self.old)
+        else:
+            os.chmod(self.new, self.mode)
+        self.inode = self.new.lstat().st_ino
+
+    def publish(self) -> None:
+        """Move the new file to its place; a link fails when there is a file by now."""
+        (os.replace if self.replaces else os.link)(self.new, self.target)
+
+    def undo(self) -> None:
+        """Put the old file back if the new one is in its place."""
+        try:
+            if os.path.lexists(self.target) and self.target.lstat().st_ino == self.inode:
+                if self.replaces:
+                    os.replace(self.old, self.target)
+                else:
+                    os.unlink(self.target)
+        except OSError:
+            self.stuck = True
+
+    def clean(self) -> None:
+        """Remove what lies beside the place."""
+        for path in (self.new,) if self.stuck else (self.new, self.old):
+            with suppress(OSError):
+                os.unlink(path)
 
 
 class SandboxPublicationTool(BaseTool):
@@ -49,16 +104,17 @@ class SandboxPublicationTool(BaseTool):
             raise TypeError(f"paths must be a list of paths, got one text {paths!r}")
         self._env = env
         self._paths = tuple(paths)
-        self._expected_input_digest = expected_input_digest
+        self._digest = expected_input_digest
         self._generation = env.processes.generation
 
     def execute(
         self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
     ) -> ToolResult:
         """Publish; a refusal names its reason and leaves every file as it was."""
-        effect = f"publication:{self._expected_input_digest}"
+        effect = f"publication:{self._digest}"
+        outputs: list[_Output] = []
         try:
-            outputs = self._publish(args, runtime_context or {})
+            self._publish(args, runtime_context or {}, outputs)
         except (FileRefusal, ArtifactContractError) as error:
             return ToolResult.policy_error(code=error.code, error=str(error))
         except OSError as error:
@@ -68,80 +124,86 @@ class SandboxPublicationTool(BaseTool):
                 effect_ref=effect,
                 effect_state="rejected",
             )
-        except RollbackFailed as error:
+        except _RollbackFailed as error:
+            stuck = {
+                new.name: new.old.name if new.replaces else None for new in outputs if new.stuck
+            }
             return ToolResult.execution_error(
                 code="publication_rollback_failed",
-                error=f"the publication stopped half way, {error}",
-                metadata={"kept": error.kept},
+                error=f"the publication stopped half way, not rolled back: {', '.join(stuck)}",
+                metadata={"kept": stuck},
                 effect_ref=effect,
                 effect_state="unknown",
                 outcome_unknown=True,
                 reconciliation_required=True,
                 retry_disposition="requires_reconciliation",
             )
-        done = {new.name: ref for new, ref in outputs}
         return ToolResult(
-            output=f"published {', '.join(done)}",
-            artifact_refs=tuple(done.values()),
+            output=f"published {', '.join(new.name for new in outputs)}",
+            artifact_refs=tuple(new.ref for new in outputs),
             filesystem_changes=[
-                {"path": name, "operation": "publish", "sha256_after": ref.sha256}
-                for name, ref in done.items()
+                {"path": new.name, "operation": "publish", "sha256_after": new.ref.sha256}
+                for new in outputs
             ],
             effect_ref=effect,
             effect_state="committed",
         )
 
-    def _publish(self, args: dict[str, Any], context: dict[str, Any]) -> list[_Output]:
-        """All checks in their order, then the files."""
+    def _publish(self, args: Any, context: dict[str, Any], outputs: list[_Output]) -> None:
+        """All checks in their order, then the files; ``outputs`` are told meanwhile."""
         self._require_authority(args, context)
-        store = self._require_store(context)
-        found = [
-            self._read_output(index, name, store)
-            for index, name in enumerate(self._paths)
-            if not any(is_fault(name) for _, is_fault, _ in _PATH_FAULTS)
-        ]
-        outputs = [output for output in found if output is not None]
-        self._require_selection(outputs)
+        store = self._env.artifact_store or context.get("artifact_resolver")
+        if store is None or not store.probe():
+            text = "no artifact store that can be written"
+            raise FileRefusal("artifact_store_unavailable", text)
+        for index, name in enumerate(self._paths):
+            if _path_fault(name) is None:
+                outputs += self._read_output(index, name, store.resolver_key)
+        _raise_first(_path_fault(name) for name in self._paths)
+        self._require_selection({new.name for new in outputs})
         self._require_sources(*self._paths)
         with _locked(self._env):
-            for new, ref in outputs:
-                store.put(ref, new.body)
-            files = [new for new, _ in outputs]
-            swap_files(self._env.source, files, self._require_sources)
-        return outputs
+            for new in outputs:
+                store.put(new.ref, new.body)
+            self._swap(outputs)
+
+    def _swap(self, outputs: list[_Output]) -> None:
+        """Put all files in their places, or none."""
+        try:
+            for put in (_Output.stage, _Output.publish):
+                for new in outputs:
+                    self._require_sources(new.name)
+                    put(new)
+        except BaseException as error:
+            for new in reversed(outputs):
+                new.undo()
+            if any(new.stuck for new in outputs):
+                raise _RollbackFailed from error
+            raise
+        finally:
+            for new in outputs:
+                new.clean()
 
     def _require_authority(self, args: Any, context: dict[str, Any]) -> None:
         env = self._env
         if args or context.get("env") is not env:
-            raise FileRefusal(
-                "publication_authority_mismatch",
-                "the call takes no arguments, and the environment it was made for",
-            )
+            text = "the call takes no arguments, and the environment it was made for"
+            raise FileRefusal("publication_authority_mismatch", text)
         if env.processes.generation != self._generation:
-            raise FileRefusal(
-                "stale_generation", "the environment was stopped after the approval"
-            )
-        if env.input_digest != self._expected_input_digest:
+            text = "the environment was stopped after the approval"
+            raise FileRefusal("stale_generation", text)
+        if env.input_digest != self._digest:
             raise FileRefusal("publication_input_mismatch", "the environment has another input")
 
-    def _require_store(self, context: dict[str, Any]) -> Any:
-        store = self._env.artifact_store or context.get("artifact_resolver")
-        if store is None or not store.probe():
-            raise FileRefusal(
-                "artifact_store_unavailable", "no artifact store that can be written"
-            )
-        return store
-
-    def _read_output(self, index: int, name: str, store: Any) -> _Output | None:
-        """One file of the workspace, or None when there is none of this name."""
+    def _read_output(self, index: int, name: str, resolver_key: str) -> list[_Output]:
+        """One file of the workspace, if there is one of this name."""
         root = self._env.files.root
         path = root / name
         entry = entry_of(path)
         if entry == "absent":
-            return None
-        conflict = FileRefusal(
-            "publication_output_conflict", "not one unchanging regular file", name
-        )
+            return []
+        text = "not one unchanging regular file"
+        conflict = FileRefusal("publication_output_conflict", text, name)
         if root.resolve() != root or not entry.startswith("file "):
             raise conflict
         body, mode = read_regular(path), path.lstat().st_mode
@@ -150,7 +212,7 @@ class SandboxPublicationTool(BaseTool):
             raise conflict
         ref = ArtifactRef(
             artifact_id=f"published-{index}-{digest}",
-            resolver_key=store.resolver_key,
+            resolver_key=resolver_key,
             sha256=digest,
             media_type="application/octet-stream",
             byte_length=len(body),
@@ -158,81 +220,65 @@ class SandboxPublicationTool(BaseTool):
         )
         # What the source holds by then must be what was copied, or nothing.
         replaces = name in self._env.input_entries
-        return NewFile(name, body, stat.S_IMODE(mode) & 0o777, replaces), ref
+        target = self._env.source / name
+        return [_Output(target, body, stat.S_IMODE(mode) & 0o777, ref, replaces)]
 
-    def _require_selection(self, outputs: list[_Output]) -> None:
-        for code, is_fault, reason in _PATH_FAULTS:
-            for name in self._paths:
-                if is_fault(name):
-                    raise FileRefusal(code, f"{reason}, got {name!r}")
-        distinct = {name.casefold() for name in self._paths}
-        if not distinct or len(distinct) < len(self._paths):
-            raise FileRefusal(
-                "publication_selection_invalid", "name at least one file, each once"
-            )
-        missing = set(self._paths) - {new.name for new, _ in outputs}
-        if missing:
-            raise FileRefusal(
-                "publication_selection_invalid",
-                f"not in the workspace: {', '.join(sorted(missing))}",
-            )
+    def _require_selection(self, found: set[str]) -> None:
+        text = ""
+        missing = sorted(set(self._paths) - found)
+        if not self._paths or len({name.casefold() for name in self._paths}) < len(self._paths):
+            text = "name at least one file, each once"
+        elif missing:
+            text = f"not in the workspace: {', '.join(missing)}"
+        if text:
+            raise FileRefusal("publication_selection_invalid", text)
 
     def _require_sources(self, *names: str) -> None:
         """Files of the source must be as they were copied."""
-        source = self._env.source
+        source, inputs = self._env.source, self._env.input_entries
         if source.resolve() != source:
             raise FileRefusal("publication_link_rejected", "the source became a link")
-        entries = {name: entry_of(source / name) for name in names}
-        inputs = self._env.input_entries
-        for code, is_fault, reason in _SOURCE_FAULTS:
-            for name, entry in entries.items():
-                if is_fault(entry, inputs.get(name, "absent")):
-                    raise FileRefusal(code, reason, name)
+        _raise_first(
+            _source_fault(name, entry_of(source / name), inputs.get(name, "absent"))
+            for name in names
+        )
 
 
-def _is_path(name: Any) -> bool:
-    if not isinstance(name, str) or not name.isprintable() or "\\" in name:
-        return False
-    return all(part not in ("", ".", "..") for part in name.split("/"))
+_Fault = tuple[int, FileRefusal] | None
+"""Its rank among the faults of the other files, and the fault."""
 
 
-_PATH_FAULTS = (
-    (
-        "publication_path_invalid",
-        lambda name: not _is_path(name),
-        "a path must be a plain relative one",
-    ),
-    (
-        "publication_protected_path",
-        lambda name: any(map(is_protected, name.split("/"))),
-        "a path must have no protected name",
-    ),
-    (
-        "nested_publication_unsupported",
-        lambda name: "/" in name,
-        "a path must lie directly in the workspace",
-    ),
-)
+def _raise_first(faults: Iterable[_Fault]) -> None:
+    found = [fault for fault in faults if fault is not None]
+    if found:
+        raise min(found, key=lambda fault: fault[0])[1]
 
 
-# A link or special file has no content that could have changed; it has its own code.
-_SOURCE_FAULTS = (
-    (
-        "publication_source_conflict",
-        lambda entry, before: entry != before and entry.startswith(("file ", "absent")),
-        "changed in the source since the workspace was copied",
-    ),
-    (
-        "publication_link_rejected",
-        lambda entry, before: entry.startswith("link "),
-        "a link in the source",
-    ),
-    (
-        "publication_special_file",
-        lambda entry, before: entry in ("folder", "special"),
-        "no regular file in the source",
-    ),
-)
+def _path_fault(name: Any) -> _Fault:
+    parts = name.split("/") if isinstance(name, str) else [""]
+    told = f", got {name!r}"
+    if any(part in ("", ".", "..") or "\\" in part or not part.isprintable() for part in parts):
+        text = "a path must be a plain relative one" + told
+        return 0, FileRefusal("publication_path_invalid", text)
+    if any(map(is_protected, parts)):
+        text = "a path must have no protected name" + told
+        return 1, FileRefusal("publication_protected_path", text)
+    if len(parts) > 1:
+        text = "a path must lie directly in the workspace" + told
+        return 2, FileRefusal("nested_publication_unsupported", text)
+    return None
+
+
+def _source_fault(name: str, entry: str, before: str) -> _Fault:
+    kind = entry.partition(" ")[0]
+    if kind == "link":
+        return 1, FileRefusal("publication_link_rejected", "a link in the source", name)
+    if kind in ("folder", "special"):
+        return 2, FileRefusal("publication_special_file", "no regular file in the source", name)
+    if entry == before:
+        return None
+    text = "changed in the source since the workspace was copied"
+    return 0, FileRefusal("publication_source_conflict", text, name)
 
 
 @contextmanager
@@ -244,15 +290,13 @@ def _locked(env: WorkspaceEnv) -> Iterator[None]:
     try:
         import fcntl  # exists on POSIX only
     except ImportError:
-        raise FileRefusal(
-            "publication_platform_unsupported", "publication needs a POSIX system"
-        ) from None
+        text = "publication needs a POSIX system"
+        raise FileRefusal("publication_platform_unsupported", text) from None
     descriptor = os.open(env.source, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise busy from None
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
+    except BlockingIOError:
+        raise busy from None
     finally:
         os.close(descriptor)

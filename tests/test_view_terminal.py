@@ -99,7 +99,7 @@ def test_a_whole_run(page):
         "  model           m-1",
         "  steps           3",
         "  complete        no: there is no END event",
-        '  result          {"answer":"北京"}',
+        '  result          {"answer": "北京"}',
         "  seconds         1.23",
         "  tokens          700",
         "  tool calls      2 search, 1 read",
@@ -122,8 +122,8 @@ def test_a_whole_run(page):
         "    11  style   continue   1.00",
         "",
         "Handoffs",
-        "  step  handoff            context  messages",
-        "    10  planner -> writer  FULL           12",
+        "  step  from     to      context  messages",
+        "    10  planner  writer  FULL           12",
         "",
         "Issues",
         "  records[1].critic_outputs[0].score: expected a finite number, got None",
@@ -139,9 +139,9 @@ def test_long_text_goes_on_in_the_next_line(page, text):
     assert len(lines) <= columns(text) // 62 + 3
 
 
-def test_very_long_text_is_cut(page):
+def test_of_very_long_text_it_is_said_what_is_left_out(page):
     lines = part(page({"records": [], "final_result": "x" * 1_000_000}), "Run")
-    assert len(lines) == 6 and lines[-1].endswith("x...")
+    assert len(lines) == 18 and lines[-1].endswith(" ... and 999,000 more characters")
 
 
 LONG = {
@@ -257,3 +257,62 @@ def test_a_closed_pipe_is_quiet(kept):
 def test_without_a_command_the_example_runs(capsysbinary):
     assert main([]) == 0
     assert snowl_compat.load_payload(capsysbinary.readouterr().out)["step_count"] == 6
+
+
+# Width and colour
+
+
+def record(step_id, **fields):
+    return {"step_id": step_id, "critic_outputs": [], "agent_id": "a", **fields}
+
+
+@pytest.fixture
+def stepping(tmp_path):
+    path = tmp_path / "steps.json"
+    call = {"tool_name": "look", "status": "error", "error": "no such file " * 9}
+    steps = [
+        record(0, decision={"mode": "act", "rationale": "because " * 20}, tool_invocations=[call]),
+        record(1, decision={"mode": "final", "final_answer": "done"}),
+    ]
+    path.write_text(json.dumps(steps), encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_everything_wraps_and_nothing_is_cut(stepping, width, capsys):
+    assert main(["show", stepping, "--width", str(width)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(columns, lines)) <= width
+    words = " ".join(" ".join(lines).split())
+    assert words.count("because") == 20 and words.count("no such file") == 9
+    assert "0 a act ERROR" in words
+
+
+def test_the_width_is_that_of_the_terminal(stepping, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "50")
+    assert main(["show", stepping]) == 0
+    assert 40 < max(map(columns, capsys.readouterr().out.splitlines())) <= 50
+
+
+@pytest.mark.parametrize("asked, width", [(1, 40), (39, 40)])
+def test_below_forty_columns_it_stays_at_forty(stepping, asked, width, capsys):
+    assert main(["show", stepping, "--width", str(asked)]) == 0
+    assert max(map(columns, capsys.readouterr().out.splitlines())) <= width
+
+
+@pytest.mark.parametrize("terminal, no_colour, coloured", [(True, "", True), (True, "1", False), (False, "", False)])
+def test_colour_is_for_terminals_and_where_it_is_wanted(stepping, monkeypatch, capsys, terminal, no_colour, coloured):
+    monkeypatch.setenv("NO_COLOR", no_colour)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    assert main(["show", stepping]) == 0
+    assert ("\x1b[" in capsys.readouterr().out) is coloured
+
+
+def test_a_failure_has_its_traceback(tmp_path, capsys):
+    path = tmp_path / "run.json"
+    failure = {"type": "ValueError", "message": "no idea", "phase": "DECIDE", "step_id": 2,
+               "traceback": "Traceback:\n  File x\nValueError: no idea"}  # fmt: skip
+    path.write_text(json.dumps({"records": [], "failure": failure}), encoding="utf-8")
+    assert main(["show", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "  failure         ValueError: no idea (DECIDE, step 2)\n    Traceback:\n      File x\n" in text

@@ -1,0 +1,65 @@
+"""Memories to choose from."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from ..core._limits import check_count
+from ..core.memory import Memory, MemoryRecord
+
+__all__ = ["MarkdownFileMemory", "Memory", "MemoryRecord", "WindowMemory"]
+
+
+class WindowMemory(Memory):
+    """Keeps the last ``window_size`` records."""
+
+    def __init__(self, window_size: int = 20) -> None:
+        check_count(window_size, "window_size", least=1)
+        super().__init__()
+        self.window_size = window_size
+
+    @property
+    def records(self) -> list[MemoryRecord]:
+        """The records kept, oldest first, in a new list."""
+        return list(self._messages)
+
+    def append(self, record: Any) -> None:
+        """Add a record, and drop the oldest when there are too many."""
+        super().append(record)
+        self.evict()
+
+    def evict(self) -> int:
+        """Drop the oldest records beyond the window, and say how many those were."""
+        dropped = max(0, len(self._messages) - self.window_size)
+        del self._messages[:dropped]
+        return dropped
+
+
+class MarkdownFileMemory(WindowMemory):
+    """Writes each record to a Markdown file too, which no run ever shortens.
+
+    The folder of ``path`` is made with the first record; ``max_in_memory`` records are
+    kept for ``retrieve``. An ``OSError`` comes out of ``append``.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str] = "memory.md", max_in_memory: int = 200
+    ) -> None:
+        super().__init__(max_in_memory)
+        self.path = Path(path)
+
+    def append(self, record: Any) -> None:
+        """Add a record, in memory and at the end of the file."""
+        super().append(record)
+        text = str(record.content)
+        # A fence is longer than any that the text itself has.
+        fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`{3,}", text))])
+        lines = [f"## Step {record.step_id}: {record.role}", "", fence + "text", text, fence, ""]
+        if record.metadata:
+            lines.insert(1, f"\nmetadata: {record.metadata!r}")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write("\n".join(lines) + "\n")

@@ -1,0 +1,60 @@
+"""Parsers as objects: each reads one of the forms in which a model decides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..core.decision import Decision
+
+__all__ = ["JsonDecisionParser", "ReActTextParser", "XmlDecisionParser"]
+
+
+class _Parser:
+    """Takes QitOS's options for other labels, which must be None: ours are fixed."""
+
+    protocol = ""
+
+    def __init__(self, **labels: Any) -> None:
+        for name, value in labels.items():
+            if not name.endswith(("_keys", "_tags")):
+                raise TypeError(f"{type(self).__name__} takes no {name!r}")
+            if value is not None:
+                raise ValueError(f"{name}: the labels of {self.protocol!r} are fixed, give None")
+
+    def parse(self, raw: Any, context: Mapping[str, Any] | None = None) -> Decision:
+        """The decision in a reply: text, or a response of the chat API.
+
+        A reply that holds none is a ``ParseError`` or ``ModelError`` for the engine,
+        whose ``context`` names the protocol; for others it is a decision to wait with
+        ``parser_error`` and ``parser_feedback`` in its ``meta``.
+        """
+        # The engine is loaded when it is needed: agents may be written before it is.
+        from ..engine._protocols import resolve_protocol
+        from ..engine._replies import ModelError, ParseError, read_reply
+
+        try:
+            return resolve_protocol(self.protocol).parse(read_reply(raw)).decision
+        except (ModelError, ParseError) as error:
+            if context and "protocol" in context:
+                raise
+            told = {"parser_error": True, "parser_feedback": str(error)}
+            return Decision.wait(rationale=str(error), meta=told)
+
+
+class ReActTextParser(_Parser):
+    """Reads lines that begin with Thought, Action or Final Answer."""
+
+    protocol = "react_text_v1"
+
+
+class JsonDecisionParser(_Parser):
+    """Reads a JSON object with ``actions`` or a ``final_answer``."""
+
+    protocol = "json_decision_v1"
+
+
+class XmlDecisionParser(_Parser):
+    """Reads a ``<decision>`` element with ``<action>`` or ``<final_answer>``."""
+
+    protocol = "xml_decision_v1"

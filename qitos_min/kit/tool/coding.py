@@ -1,0 +1,312 @@
+"""Tools for the files and commands of a folder of this machine, without an environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ...core.function_tool_decorator import function_tool
+from ...core.tool import FunctionTool, ToolPermission
+from ...core.tool_result import ToolResult
+from .._folder import FileRefusal, Folder
+from .._text import edit_bytes, lines_of, replace_lines
+from ..env import Processes
+from ._files import EDITS, READS, attempt, changed, ran, read, written
+from .web import HTMLExtractText, HTTPGet
+
+__all__ = ["CodingToolSet", "EditorToolSet", "ReadFile", "RunCommand", "WriteFile"]
+
+_Root = str | os.PathLike[str]
+_EDITOR = ("view", "create", "str_replace", "insert", "search", "replace_lines")
+_PROFILES = {
+    "editor": _EDITOR,
+    "full": ("Read", "Edit", *_EDITOR)
+    + ("read_file", "write_file", "append_file", "list_files", "run_command"),
+}
+_ABSENT = ("include_notebook", "include_tasks", "enable_lsp", "enable_tasks")
+_WEB = ("enable_web", "include_http_tools")
+_OPTIONS = (*_ABSENT, *_WEB, "expose_legacy_aliases", "expose_modern_names")
+_MOST_LISTED = 1000
+_MOST_MATCHES = 100
+
+
+class CodingToolSet:
+    """Tools for the files below ``workspace_root``, and for commands in that folder.
+
+    ``shell_timeout`` is the time limit of a command in seconds. ``auto_approve=False``
+    makes every tool that changes files or runs commands ask for approval. ``profile``
+    is ``full``, or ``editor`` without ``Read``, ``Edit``, whole files and commands.
+    ``include_web`` (or ``enable_web``) adds ``HTTPGet`` and ``HTMLExtractText``. True
+    for another option of QitOS, of notebooks, tasks or a language server, asks for what
+    is not here.
+
+    Raises:
+        NotADirectoryError: ``workspace_root`` is not an existing folder.
+        ValueError: An option that is not here is asked for, or the profile is unknown.
+    """
+
+    name = "coding"
+
+    def __init__(
+        self,
+        workspace_root: _Root = ".",
+        shell_timeout: float = 30,
+        include_notebook: bool = False,
+        *,
+        include_web: bool = False,
+        auto_approve: bool = True,
+        profile: str = "full",
+        **options: bool,
+    ) -> None:
+        for option, value in {"include_notebook": include_notebook, **options}.items():
+            if option not in _OPTIONS:
+                raise TypeError(f"CodingToolSet takes no option {option!r}")
+            if value and option in _ABSENT:
+                raise ValueError(f"{option}={value!r}: qitos_min has no such tools, give False")
+        if profile not in _PROFILES:
+            known = ", ".join(_PROFILES)
+            raise ValueError(f"unknown profile {profile!r}, expected one of {known}")
+        self._files = Folder(workspace_root)
+        self._processes = Processes(self._files.root)
+        self._timeout = shell_timeout
+        self._names = _PROFILES[profile]
+        self._web = include_web or any(options.get(name) for name in _WEB)
+        self._auto_approve = auto_approve
+
+    def tools(self) -> list[Any]:
+        """The tools of this set."""
+        found = [getattr(self, name) for name in self._names]
+        if not self._auto_approve:
+            found = [tool if tool.spec.read_only else _asking(tool) for tool in found]
+        return [*found, HTTPGet(), HTMLExtractText()] if self._web else found
+
+    @function_tool(**READS)
+    def Read(self, file_path: str, offset: int = 0, limit: int = 2000) -> ToolResult:
+        """Read lines of a text file, each as its number, a tab and its text.
+
+        Args:
+            file_path: Path of the file, inside the workspace.
+            offset: How many lines to skip, from 0.
+            limit: How many lines to read at most, from 1.
+        """
+        return attempt("read", file_path, lambda: read(self._files, file_path, offset, limit))
+
+    @function_tool(**EDITS)
+    def Edit(
+        self,
+        file_path: str,
+        old_string: str,
+        new_string: str,
+        replace_all: bool = False,
+        *,
+        expected_sha256: str | None = None,
+    ) -> ToolResult:
+        """Replace a text that occurs once in a file, or every occurrence of it.
+
+        Args:
+            file_path: Path of the file, inside the workspace.
+            old_string: The text to replace, exactly as it is in the file.
+            new_string: The text to put in its place.
+            replace_all: Replace every occurrence.
+            expected_sha256: SHA-256 that the file must still have, in hexadecimal.
+        """
+
+        def change(data: bytes) -> tuple[bytes, int]:
+            return edit_bytes(data, old_string, new_string, replace_all, expected_sha256)
+
+        return self._change(file_path, change, None)
+
+    def _change(
+        self, path: str, change: Callable[[bytes], tuple[bytes, int]], told: Any
+    ) -> ToolResult:
+        return attempt("edit", path, lambda: changed(self._files, path, change, told))
+
+    @function_tool(**READS)
+    def view(self, path: str, view_range: list[int] | None = None) -> ToolResult:
+        """Show a text file, or the names in a folder.
+
+        Args:
+            path: Path of the file or folder, inside the workspace.
+            view_range: First and last line, from 1; -1 is the last of the file.
+        """
+
+        def work() -> ToolResult:
+            if self._files.find(path).is_dir():
+                return self._list(path, "entries")
+            lines, _ = lines_of(self._files.read_bytes(path))
+            first, last = view_range if view_range and len(view_range) == 2 else (1, -1)
+            last = max(len(lines), 1) if last == -1 else last
+            if not 1 <= first <= last or len(view_range or (1, 2)) != 2:
+                raise FileRefusal("invalid_read_window", f"no range of lines: {view_range!r}")
+            shown = lines[first - 1 : last]
+            more = {"total_lines": len(lines), "has_more": last < len(lines)}
+            numbered = [{"line": n, "text": text} for n, text in enumerate(shown, first)]
+            return _success(path=path, content="\n".join(shown), lines=numbered, **more)
+
+        return attempt("read", path, work)
+
+    @function_tool(**EDITS)
+    def create(self, path: str, file_text: str = "") -> ToolResult:
+        """Write a whole text file inside the workspace, new or not."""
+        return self._write(path, file_text, message=f"Created file: {path}")
+
+    @function_tool(**EDITS)
+    def str_replace(self, path: str, old_str: str, new_str: str = "") -> ToolResult:
+        """Replace a text that occurs once in a file, exactly as it is there."""
+        told = _told(path=path, message=f"Replaced one occurrence in {path}")
+        return self._change(path, lambda data: edit_bytes(data, old_str, new_str), told)
+
+    @function_tool(**EDITS)
+    def insert(self, path: str, insert_line: int, new_str: str) -> ToolResult:
+        """Insert text as lines of its own into a file.
+
+        Args:
+            path: Path of the file, inside the workspace.
+            insert_line: Number of the line before the text, or 0 for the beginning.
+            new_str: The text.
+        """
+        at = insert_line
+        told = _told(path=path, message=f"Inserted after line {at} in {path}")
+        return self._change(path, lambda data: replace_lines(data, at + 1, at, new_str), told)
+
+    @function_tool(**EDITS)
+    def replace_lines(
+        self, path: str, start_line: int, end_line: int, replacement: str = ""
+    ) -> ToolResult:
+        """Replace whole lines of a file, or remove them.
+
+        Args:
+            path: Path of the file, inside the workspace.
+            start_line: Number of the first line, from 1.
+            end_line: Number of the last line, which is replaced too.
+            replacement: The text to put in their place.
+        """
+        told = _told(path=path, message=f"Replaced lines {start_line} to {end_line} in {path}")
+        end = end_line if end_line >= start_line else -1
+        return self._change(path, lambda d: replace_lines(d, start_line, end, replacement), told)
+
+    @function_tool(**READS)
+    def search(self, path: str, keyword: str) -> ToolResult:
+        """Find the lines that hold a text, in a file or the files below a folder.
+
+        Args:
+            path: Path of the file or folder, inside the workspace.
+            keyword: The text; upper and lower case are the same.
+        """
+
+        def work() -> ToolResult:
+            below = self._files.find(path).is_dir()
+            names = self._files.list_files(path, _MOST_LISTED) if below else [path]
+            found = [
+                {"path": name, "line": number, "text": text}
+                for name in names
+                for number, text in enumerate(self._lines_of(name, skip=below), 1)
+                if keyword.casefold() in text.casefold()
+            ]
+            cut = len(found) > _MOST_MATCHES or len(names) == _MOST_LISTED
+            more = {"match_count": len(found), "truncated": cut}
+            return _success(path=path, matches=found[:_MOST_MATCHES], **more)
+
+        return attempt("read", path, work)
+
+    def _lines_of(self, name: str, skip: bool) -> list[str]:
+        try:
+            return lines_of(self._files.read_bytes(name))[0]
+        except (FileRefusal, OSError):
+            if skip:
+                return []  # Among others, binary files have no lines.
+            raise
+
+    @function_tool(**READS)
+    def read_file(self, filename: str) -> ToolResult:
+        """Read a whole text file inside the workspace."""
+
+        def work() -> ToolResult:
+            data = self._files.read_bytes(filename)
+            content = "\n".join(lines_of(data)[0])
+            return _success(path=filename, content=content, size=len(data))
+
+        return attempt("read", filename, work)
+
+    @function_tool(**EDITS)
+    def write_file(self, filename: str, content: str) -> ToolResult:
+        """Write a whole text file inside the workspace, new or not."""
+        return self._write(filename, content)
+
+    def _write(self, path: str, text: str, **more: str) -> ToolResult:
+        def work() -> ToolResult:
+            told = _told(path=path, **more, size=len(text.encode("utf-8")))
+            return written(self._files, path, text, told)
+
+        return attempt("write", path, work)
+
+    @function_tool(**EDITS)
+    def append_file(self, filename: str, content: str) -> ToolResult:
+        """Add text to the end of a file, which is made if there is none."""
+
+        def work() -> ToolResult:
+            added = content.encode("utf-8")
+            told = _told(path=filename, appended_size=len(added))
+            with self._files.locked(filename):
+                if not self._files.exists(filename):
+                    return written(self._files, filename, content, told)
+                return changed(self._files, filename, lambda data: (data + added, 1), told)
+
+        return attempt("write", filename, work)
+
+    @function_tool(**READS)
+    def list_files(self, path: str = ".") -> ToolResult:
+        """List what is in a folder inside the workspace."""
+        return attempt("list", path, lambda: self._list(path, "files"))
+
+    def _list(self, path: str, label: str) -> ToolResult:
+        entries = sorted(self._files.find(path).iterdir())
+        found = [
+            {"name": entry.name, "type": "directory" if entry.is_dir() else "file"}
+            for entry in entries[:_MOST_LISTED]
+        ]
+        return _success(path=path, count=len(entries), **{label: found})
+
+    @function_tool(permissions=ToolPermission(command=True))
+    def run_command(self, command: str) -> ToolResult:
+        """Run a shell command in the workspace and wait for it."""
+        names = ("status", "command", "returncode", "stdout", "stderr")
+        return ran(self._processes, command, self._timeout, names)
+
+
+class EditorToolSet(CodingToolSet):
+    """The profile ``editor`` of ``CodingToolSet``."""
+
+    name = "editor"
+
+    def __init__(self, workspace_root: _Root = ".") -> None:
+        super().__init__(workspace_root, profile="editor")
+
+
+def ReadFile(workspace_root: _Root = ".") -> FunctionTool:
+    """The tool ``read_file`` of ``CodingToolSet``."""
+    return CodingToolSet(workspace_root).read_file
+
+
+def WriteFile(workspace_root: _Root = ".") -> FunctionTool:
+    """The tool ``write_file`` of ``CodingToolSet``."""
+    return CodingToolSet(workspace_root).write_file
+
+
+def RunCommand(workspace_root: _Root = ".", shell_timeout: float = 30) -> FunctionTool:
+    """The tool ``run_command`` of ``CodingToolSet``, with its time limit in seconds."""
+    return CodingToolSet(workspace_root, shell_timeout).run_command
+
+
+def _asking(tool: FunctionTool) -> FunctionTool:
+    return FunctionTool(tool.func, replace(tool.meta, needs_approval=True))
+
+
+def _told(**values: Any) -> dict[str, Any]:
+    return {"status": "success", **values}
+
+
+def _success(**values: Any) -> ToolResult:
+    return ToolResult(output=_told(**values))

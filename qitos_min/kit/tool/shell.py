@@ -1,0 +1,5 @@
+"""The tool that runs commands, where QitOS has it."""
+
+from .coding import RunCommand
+
+__all__ = ["RunCommand"]

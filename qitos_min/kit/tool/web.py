@@ -1,0 +1,167 @@
+"""Tools for the web: fetch a page, and take the text out of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from html.parser import HTMLParser
+from http.client import HTTPException, HTTPResponse
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlencode, urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+from ...core.tool import BaseTool, ToolPermission
+from ...core.tool_result import ToolResult
+
+__all__ = ["HTMLExtractText", "HTTPGet"]
+
+_MOST_BYTES = 2_000_000
+_SILENT = frozenset({"script", "style", "noscript", "template"})
+
+
+class HTTPGet(BaseTool):
+    """Gets a page by HTTP or HTTPS; one of more than 2,000,000 bytes is cut.
+
+    Takes ``headers`` for every request, the ``timeout`` in seconds of a whole request,
+    and how many times a connection that failed is tried again.
+    """
+
+    name = "http_get"
+    description = "Get a web page and return its status, headers and text."
+    permissions = ToolPermission(network=True)
+    read_only = True
+
+    def __init__(
+        self,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = 30,
+        max_retries: int = 2,
+        *,
+        needs_approval: bool = False,
+    ) -> None:
+        self._headers = {"User-Agent": "qitos-min", **(headers or {})}
+        self._timeout = timeout
+        self._tries = 1 + max(max_retries, 0)
+        self.needs_approval = needs_approval
+        super().__init__()
+
+    def run(
+        self, url: str, params: dict[str, Any] | None = None, headers: dict[str, str] | None = None
+    ) -> ToolResult:
+        """Get one page.
+
+        Args:
+            url: Its address, which begins with http:// or https://.
+            params: Values for the query of the address.
+            headers: Further request headers.
+        """
+        if params:
+            url += ("&" if urlsplit(url).query else "?") + urlencode(params, doseq=True)
+        if not _is_web(url):
+            text = f"url must begin with http:// or https://, got {url!r}"
+            return ToolResult.semantic_error(code="invalid_url", error=text)
+        text, request = "", Request(url, headers={**self._headers, **(headers or {})})
+        for _ in range(self._tries):
+            try:
+                return ToolResult(output=_fetched(request, self._timeout))
+            except HTTPError as error:
+                error.close()
+                text = f"HTTP {error.code} from {url}: {error.reason}"
+                output = {"status": "error", "status_code": error.code, "url": url}
+                return ToolResult.execution_error(code="http_error", error=text, output=output)
+            except (OSError, HTTPException, ValueError) as error:
+                text = f"cannot get {url}: {error}"
+        return ToolResult.execution_error(code="http_failed", error=text, recoverable=True)
+
+
+class HTMLExtractText(BaseTool):
+    """Takes the text that a reader sees out of HTML."""
+
+    name = "extract_web_text"
+    description = "Take the readable text out of the HTML of a web page."
+    read_only = True
+    concurrency_safe = True
+
+    def run(self, html: str, max_chars: int = 20000, keep_links: bool = False) -> dict[str, Any]:
+        """Take the text out of a page.
+
+        Args:
+            html: The page.
+            max_chars: How many characters to return at most.
+            keep_links: Write the address of a link behind its text, in brackets.
+        """
+        reader = _Reader(keep_links)
+        reader.feed(html)
+        reader.close()
+        title = " ".join("".join(reader.title).split()) or None
+        text = " ".join("".join(reader.texts).split())
+        found = {"status": "success", "content": text[: max(max_chars, 0)], "title": title}
+        return {**found, "length": len(text), "truncated": len(text) > max_chars}
+
+
+def _is_web(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
+class _WebOnly(HTTPRedirectHandler):
+    def redirect_request(self, request: Any, *args: Any) -> Request | None:
+        """The request for the new address, which is the last argument; None elsewhere."""
+        return super().redirect_request(request, *args) if _is_web(args[-1]) else None
+
+
+def _fetched(request: Request, timeout: float) -> dict[str, Any]:
+    end, data = time.monotonic() + timeout, b""
+    response: HTTPResponse
+    with build_opener(_WebOnly()).open(request, timeout=timeout) as response:
+        # read1 returns what is there, so that a dripping server meets the deadline.
+        while len(data) <= _MOST_BYTES and (piece := response.read1(65536)):
+            data += piece
+            if time.monotonic() > end:
+                raise TimeoutError(f"no complete page within {timeout:g} s")
+    encoding = response.headers.get_content_charset("utf-8")
+    try:
+        text = data[:_MOST_BYTES].decode(encoding, "replace")
+    except LookupError:
+        text = data[:_MOST_BYTES].decode("utf-8", "replace")
+    return {
+        "status": "success",
+        "url": response.url,
+        "status_code": response.status,
+        "content_type": response.headers.get_content_type(),
+        "content": text,
+        "truncated": len(data) > _MOST_BYTES,
+    }
+
+
+class _Reader(HTMLParser):
+    def __init__(self, keep_links: bool) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.title: list[str] = []
+        self._keep_links = keep_links
+        self._inside: list[str] = []
+        self._links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.texts.append(" ")
+        if tag in _SILENT or tag == "title":
+            self._inside.append(tag)
+        if tag == "a" and self._keep_links:
+            self._links.append(dict(attrs).get("href") or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self._inside:
+            self._inside.remove(tag)
+        link = self._links.pop() if tag == "a" and self._links else ""
+        self.texts.append(f" ({link}) " if link else " ")
+
+    def handle_data(self, data: str) -> None:
+        if not _SILENT.intersection(self._inside):
+            self.texts.append(data)
+            if "title" in self._inside:
+                self.title.append(data)

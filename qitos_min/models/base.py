@@ -1,0 +1,37 @@
+"""What every model has: its name, what it is always told, and a call that gives text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["Model"]
+
+
+class Model:
+    """Base class of models: write ``_call_api``, which gives the text of a reply.
+
+    A model that knows more than the text has ``call_raw(messages, **options)`` as well,
+    which gives the whole response as the chat API writes it; the engine prefers it.
+    """
+
+    def __init__(
+        self,
+        model: str = "default",
+        system_prompt: str | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        context_window: int | None = None,
+    ) -> None:
+        self.model = model
+        self.system_prompt = system_prompt
+        self.temperature = temperature
+        self.max_tokens = max_tokens
+        self.context_window = context_window
+
+    def __call__(self, messages: Sequence[dict[str, Any]], **options: Any) -> str:
+        """The text that the model answers ``messages`` with."""
+        return self._call_api(messages, **options)
+
+    def _call_api(self, messages: Sequence[dict[str, Any]], **options: Any) -> str:
+        raise NotImplementedError(f"{type(self).__qualname__} must define _call_api()")

@@ -1,0 +1,122 @@
+"""A run as it goes, for people: one line a step."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, TextIO
+
+from .core._json import dumps
+from .core._shorten import brief, shortened
+from .core.decision import Decision
+from .engine.hooks import EngineHook
+from .engine.states import RuntimeEvent, StepRecord
+from .kit.planning import format_action
+
+__all__ = ["ClaudeStyleHook"]
+
+_THEMES = {"research": "36", "minimal": "1", "neon": "95"}
+_GOOD, _BAD, _DIM = "32", "31", "2"
+
+
+class ClaudeStyleHook(EngineHook):
+    """Prints the task, a line for each step, and how the run ended.
+
+    Takes a file that gets every event as a line of JSON, how many characters of a
+    value are shown, a theme (``research``, ``minimal`` or ``neon``: the colour of a
+    step), and the stream, which is ``sys.stderr`` at the time of printing if None.
+    Colours are for terminals only, and for none when NO_COLOR is set. An unknown theme
+    is a ``ValueError``.
+    """
+
+    def __init__(
+        self,
+        output_jsonl: str | os.PathLike[str] | None = None,
+        max_preview_chars: int = 800,
+        theme: str = "research",
+        *,
+        stream: TextIO | None = None,
+    ) -> None:
+        if theme not in _THEMES:
+            raise ValueError(f"unknown theme {theme!r}, expected one of {', '.join(_THEMES)}")
+        self.output_jsonl = None if output_jsonl is None else Path(output_jsonl)
+        self.max_preview_chars = max_preview_chars
+        self.theme_name = theme
+        self._stream = stream
+
+    def on_run_start(self, task: str, state: Any, engine: Any) -> None:
+        """Print the task."""
+        self._print(("task", _THEMES[self.theme_name]), (self._short(task), ""))
+
+    def on_event(
+        self, event: RuntimeEvent, state: Any, record: StepRecord | None, engine: Any
+    ) -> None:
+        """Write the event to the file, if there is one."""
+        if self.output_jsonl is not None:
+            with open(self.output_jsonl, "a", encoding="utf-8") as file:
+                file.write(dumps(event) + "\n")
+
+    def on_step_end(self, record: StepRecord, state: Any, engine: Any) -> None:
+        """Print the step: what was decided, what came of it, what critics said."""
+        parts = [(f"step {record.step_id}", _THEMES[self.theme_name]), *self._told(record)]
+        for verdict in record.critic_outputs:
+            action, reason = verdict.get("action"), verdict.get("reason")
+            if action != "continue":
+                parts.append((f"{verdict.get('critic_name')}: {action}, {reason}", _BAD))
+        self._print(*parts)
+
+    def on_run_end(self, result: Any, engine: Any) -> None:
+        """Print the answer, or why there is none."""
+        reason = getattr(result.state, "stop_reason", None)
+        spent = f"{result.step_count} steps, {result.runtime_seconds:.1f} s"
+        if result.total_tokens:
+            spent += f", {result.total_tokens} tokens"
+        if result.failure is not None:
+            end = ("{type}: {message}".format_map(result.failure), _BAD)
+        elif result.final_result is None:
+            end = ("no answer", _BAD)
+        else:
+            end = (self._short(result.final_result), _GOOD)
+        self._print(end, (f"{reason}, {spent}", _DIM))
+
+    def _told(self, record: StepRecord) -> list[tuple[str, str]]:
+        decision = record.decision
+        if not isinstance(decision, Decision):
+            return [("no decision", _BAD)]
+        if decision.mode == "handoff":
+            return [(f"handoff to {decision.target}", "")]
+        if decision.mode != "act":
+            answer = self._short(decision.final_answer) if decision.mode == "final" else ""
+            return [(f"{decision.mode} {answer}".strip(), "")]
+        parts = []
+        for index, action in enumerate(decision.actions):
+            parts.append((self._short(format_action(action)), ""))
+            if index < len(record.action_results):
+                parts.append(self._result(record.action_results[index]))
+        return parts
+
+    def _result(self, result: Any) -> tuple[str, str]:
+        if isinstance(result, dict) and result.get("error") and "status" in result:
+            return f"-> {result['status']}: {self._short(result['error'])}", _BAD
+        return f"-> {self._short(result)}", _GOOD
+
+    def _short(self, value: Any) -> str:
+        """A value on one line."""
+        if not isinstance(value, str):
+            return brief(value, self.max_preview_chars)
+        return shortened(" ".join(value.split()), self.max_preview_chars)
+
+    def _print(self, *parts: tuple[str, str]) -> None:
+        stream = sys.stderr if self._stream is None else self._stream
+        if stream is None:
+            return  # A program without a console has none.
+        coloured = stream.isatty() and not os.environ.get("NO_COLOR")
+        texts = ("".join(c if c.isprintable() else " " for c in text) for text, _ in parts)
+        line = "  ".join(
+            f"\x1b[{colour}m{text}\x1b[0m" if coloured and colour else text
+            for text, (_, colour) in zip(texts, parts)
+        )
+        encoding = getattr(stream, "encoding", None) or "utf-8"
+        stream.write(line.encode(encoding, "replace").decode(encoding) + "\n")
+        stream.flush()

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from qitos_min import ToolRegistry
+from qitos_min import Action, ToolRegistry
 from qitos_min.kit import coding_tools, editor_tools
 from qitos_min.kit.tool import CodingToolSet, EditorToolSet, ReadFile, RunCommand, WriteFile
 from workspaces import make_outside, tree
@@ -134,7 +134,7 @@ DONE = [
 @pytest.mark.parametrize("name, args, told, changed", DONE)
 def test_a_tool_does_its_work(workspace, name, args, told, changed):
     before = tree(workspace)
-    result = coding_tools(workspace).call(name, **args)
+    result = coding_tools(workspace).execute(Action(name, args))
     assert (result.status, result.error) == ("success", None)
     assert {"status": "success", **told}.items() <= result.output.items()
     assert [row["path"] for row in result.filesystem_changes] == list(changed)
@@ -166,7 +166,7 @@ REFUSED = [
 @pytest.mark.parametrize("name, args, code", REFUSED)
 def test_what_cannot_be_done_is_an_error_that_changes_nothing(workspace, name, args, code):
     before = tree(workspace)
-    result = coding_tools(workspace).call(name, **args)
+    result = coding_tools(workspace).execute(Action(name, args))
     assert (result.status, result.error_code) == ("error", code)
     assert tree(workspace) == before
 
@@ -186,7 +186,7 @@ def test_no_tool_leaves_the_folder(workspace, name, path):
     outside = make_outside(workspace)
     path = path.format(outside=outside)
     args = {PATHS.get(name, "path"): path, **MORE[name]}
-    result = coding_tools(workspace).call(name, **args)
+    result = coding_tools(workspace).execute(Action(name, args))
     assert result.status == "error" and result.error.endswith(": outside the workspace")
     assert tree(outside) == {"x": b"secret"}
 
@@ -198,6 +198,11 @@ def test_no_tool_leaves_the_folder(workspace, name, path):
         (lambda root: CodingToolSet(root, 5, False, profile="full"), sorted(EDITOR + FULL)),
         (lambda root: CodingToolSet(workspace_root=root, profile="editor"), EDITOR),
         (EditorToolSet, EDITOR),
+        (lambda root: CodingToolSet(root, expose_legacy_aliases=False), ["Edit", "Read"]),
+        (
+            lambda root: CodingToolSet(root, expose_modern_names=False),
+            sorted({*EDITOR, *FULL} - {"Edit", "Read"}),
+        ),
         (
             lambda root: CodingToolSet(
                 root, profile="editor", enable_web=True, include_notebook=False,
@@ -226,7 +231,6 @@ def test_what_is_not_here_is_refused_by_name(workspace, option):
 
 
 def test_an_unknown_option_is_refused(workspace):
-    CodingToolSet(workspace, expose_legacy_aliases=True, expose_modern_names=True)
     with pytest.raises(TypeError, match="^CodingToolSet takes no option 'other'$"):
         CodingToolSet(workspace, other=False)
 
@@ -241,7 +245,7 @@ def test_who_does_not_approve_is_asked(workspace):
     asked = {row.name for row in registry.export_permissions() if row.needs_approval}
     writes = {"Edit", "create", "insert", "replace_lines", "str_replace"}
     assert asked == writes | {"append_file", "run_command", "write_file"}
-    result = registry.call("create", path="a.txt", file_text="")
+    result = registry.execute(Action("create", {"path": "a.txt", "file_text": ""}))
     assert (result.status, result.error_code) == ("skipped", "approval_required")
     rows = coding_tools(workspace).export_permissions()
     assert not [row.name for row in rows if row.needs_approval]
@@ -249,11 +253,12 @@ def test_who_does_not_approve_is_asked(workspace):
 
 def test_a_command_has_its_time_limit(workspace):
     command = f'"{sys.executable}" -c "import time; time.sleep(9)"'
-    result = ToolRegistry().register(RunCommand(workspace, 0.2)).call("run_command", command=command)
+    registry = ToolRegistry().register(RunCommand(workspace, 0.2))
+    result = registry.execute(Action("run_command", {"command": command}))
     assert (result.status, result.error_code) == ("timed_out", "command_timed_out")
 
 
 def test_single_tools_have_their_old_names(workspace):
     registry = ToolRegistry().register(ReadFile(workspace)).register(WriteFile(workspace))
-    assert registry.call("write_file", filename="n", content="x").is_success
-    assert registry.call("read_file", filename="n").output["content"] == "x"
+    assert registry.execute(Action("write_file", {"filename": "n", "content": "x"})).is_success
+    assert registry.execute(Action("read_file", {"filename": "n"})).output["content"] == "x"

@@ -7,8 +7,9 @@ import pytest
 from engine_doubles import as_json
 
 from qitos_min import Action, ContextStrategy, Decision, HandoffContext, StateAdapter
-from qitos_min import Task, TaskBudget, TaskResult
+from qitos_min import EnvSpec, Task, TaskBudget, TaskResult
 from qitos_min.core.agent_spec import AgentSpec
+from qitos_min.core.env import EnvSpec
 from qitos_min.core.errors import ErrorCategory, QitosRuntimeError, RuntimeErrorInfo
 from qitos_min.core.history import History, HistoryMessage
 from qitos_min.core.task import TaskResource
@@ -106,7 +107,7 @@ def test_a_task_comes_back_from_its_dict():
         "o",
         {"n": 1},
         [TaskResource("file", "a.txt")],
-        {"type": "host"},
+        EnvSpec("host"),
         {"c": 1},
         ["done"],
         TaskBudget(3, 1.5, 100),

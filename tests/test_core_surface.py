@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 from engine_doubles import as_json
 
+
 from qitos_min import Action, AgentModule, AgentRegistry, AgentSpec, Decision, Observation
 from qitos_min import StateAdapter, StateSchema, StopReason, ToolRegistry
 from qitos_min.core.errors import (
@@ -29,7 +30,6 @@ from qitos_min.core.spec import BenchmarkRunResult, ExperimentSpec, RunSpec
 from qitos_min.core.tool import ToolMeta, build_tool_spec
 from qitos_min.core.tool_result import ToolResult
 from qitos_min.engine.engine import Engine
-from qitos_min.kit.memory import MarkdownFileMemory, WindowMemory
 from qitos_min.trace import TraceWriter
 
 
@@ -358,29 +358,6 @@ def test_a_policy_makes_a_query():
     assert HistoryPolicy().build_query(9) == {"roles": ["user", "assistant"], "max_items": 24}
     made = HistoryPolicy(["user"], 2, step_window=3, max_tokens=9).build_query(5, more=1)
     assert made == {"roles": ["user"], "max_items": 2, "step_min": 3, "max_tokens": 9, "more": 1}
-
-
-def test_a_window_forgets_what_is_old():
-    memory = WindowMemory(2)
-    for step in range(5):
-        memory.append(MemoryRecord("user", step, step))
-    assert [record.content for record in memory.retrieve()] == [3, 4]
-    assert [record.content for record in memory.retrieve({"max_items": 1})] == [4]
-    assert (memory.evict(), memory.evict()) == (3, 0)
-    with pytest.raises(ValueError, match="window_size"):
-        WindowMemory(0)
-
-
-def test_a_memory_in_a_file(tmp_path):
-    path = tmp_path / "memory.md"
-    memory = MarkdownFileMemory(str(path), max_in_memory=1)
-    memory.append(MemoryRecord("user", "say ``` twice", 0))
-    memory.append(MemoryRecord("assistant", {"a": "\u00e9\ud800"}, 1, {"k": 2}))
-    assert len(memory.retrieve()) == 1
-    memory.reset("r")
-    text = path.read_text("utf-8")
-    assert text.startswith("## Step 0: user\n\n````text\nsay ``` twice\n````\n")
-    assert "## Step 1: assistant\n- metadata: {'k': 2}\n" in text
 
 
 def test_memory_that_agents_share():

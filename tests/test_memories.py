@@ -69,7 +69,7 @@ def test_a_record_stays_within_its_fence(tmp_path, content, fence):
     MarkdownFileMemory(path).append(MemoryRecord("note", content, 0, {"k": 1}))
     shown = content.encode("utf-8", "backslashreplace").decode("utf-8")
     assert path.read_text(encoding="utf-8") == (
-        f"## Step 0: note\n\nmetadata: {{'k': 1}}\n\n{fence}text\n{shown}\n{fence}\n\n"
+        f"## Step 0: note\n- metadata: {{'k': 1}}\n\n{fence}text\n{shown}\n{fence}\n\n"
     )
 
 

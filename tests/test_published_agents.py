@@ -1,6 +1,6 @@
 """Agents written as published ones are run here to the end they have on QitOS 0.3.0.
 
-``tests/interop/test_published_agents.py`` runs the same files on the real one.
+``tests/interop/test_agents_on_qitos.py`` runs the same files on the real one.
 """
 
 import importlib

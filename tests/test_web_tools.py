@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from qitos_min import ToolRegistry
+from qitos_min import Action, ToolRegistry
 from qitos_min.kit.tool import HTMLExtractText, HTTPGet, web
 
 PAGES = {
@@ -64,7 +64,8 @@ def pages():
 
 
 def get(url, tool=None, **args):
-    return ToolRegistry().register(tool or HTTPGet()).call("http_get", url=url, **args)
+    registry = ToolRegistry().register(tool or HTTPGet())
+    return registry.execute(Action("http_get", {"url": url, **args}))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def get(url, tool=None, **args):
     ],
 )
 def test_a_page_is_fetched(path, told):
-    with pages() as (server, url):
+    with pages() as (_, url):
         result = get(url + path)
     assert (result.status, result.error) == ("success", None)
     assert told.items() <= result.output.items()
@@ -101,7 +102,7 @@ def test_only_the_web_is_fetched(url):
 
 @pytest.mark.parametrize("path", ["/file", "/ftp"])
 def test_a_redirect_does_not_leave_the_web(path):
-    with pages() as (server, url):
+    with pages() as (_, url):
         result = get(url + path)
     assert (result.status, result.error_code) == ("error", "http_error")
     assert result.error.startswith(f"HTTP 302 from {url}{path}: ")
@@ -123,7 +124,7 @@ def test_a_broken_connection_is_tried_again():
 
 def test_size_and_time_have_limits(monkeypatch):
     monkeypatch.setattr(web, "_MOST_BYTES", 20)
-    with pages() as (server, url):
+    with pages() as (_, url):
         result = get(url + "/long")
         assert (result.output["content"], result.output["truncated"]) == ("x" * 20, True)
         started = time.monotonic()
@@ -137,8 +138,8 @@ def test_the_network_is_its_permission():
     rows = {row.name: row for row in registry.export_permissions()}
     assert rows["http_get"].permissions.network and not rows["http_get"].needs_approval
     assert not rows["extract_web_text"].permissions.network
-    asking = ToolRegistry().register(HTTPGet(needs_approval=True))
-    assert asking.call("http_get", url="http://127.0.0.1:9").error_code == "approval_required"
+    asking = HTTPGet(needs_approval=True)
+    assert get("http://127.0.0.1:9", asking).error_code == "approval_required"
 
 
 PAGE = (
@@ -160,5 +161,5 @@ PAGE = (
 )
 def test_html_becomes_text(html, options, told):
     registry = ToolRegistry().register(HTMLExtractText())
-    result = registry.call("extract_web_text", html=html, **options)
+    result = registry.execute(Action("extract_web_text", {"html": html, **options}))
     assert told.items() <= result.output.items()

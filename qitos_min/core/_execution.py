@@ -55,7 +55,10 @@ def execute(call: Call) -> ToolResult:
 def _waited(call: Call, seconds: float) -> bool:
     """Wait before the next attempt; False when the run is to end meanwhile."""
     threads = call.context.get("threads")
-    return bool(threads.pause(seconds)) if threads is not None else time.sleep(seconds) is None
+    if threads is not None:
+        return bool(threads.pause(seconds))
+    time.sleep(seconds)
+    return True
 
 
 def _allowed_attempts(call: Call) -> int:
@@ -88,10 +91,10 @@ def _attempt(call: Call, limit: float | None) -> tuple[ToolResult, BaseException
     if limit is None and (threads is None or call.tool.in_calling_thread):
         value, error = guarded(work)
     else:
-        own = RunThreads() if threads is None else None
-        done, error = guarded((threads or own).run, work, limit)
-        if own is not None:
-            own.close(0 if isinstance(done, LeftBehind) else LAST_GRACE)
+        used = RunThreads() if threads is None else threads
+        done, error = guarded(used.run, work, limit)
+        if threads is None:
+            used.close(0 if isinstance(done, LeftBehind) else LAST_GRACE)
         if isinstance(done, LeftBehind):
             return _left_behind(call, done, limit, given), None
         value, error = done or (None, error)

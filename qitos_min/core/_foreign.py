@@ -9,11 +9,9 @@ from typing import Any
 from ._json import to_json_value
 from ._shorten import shortened
 
-_MOST_INNER = 20
-"""Exceptions of a group that a message names."""
+_MOST_INNER = 20  # Exceptions of a group that a message names.
 _MOST_FRAMES = 20
-_MOST_TRACED = 20_000
-"""Characters of a traceback."""
+_MOST_TRACED = 20_000  # Characters of a traceback.
 
 
 def outcome(work: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:

@@ -12,12 +12,19 @@ from collections.abc import Callable
 from typing import Any
 
 _ARGUMENTS = frozenset(
-    {"args", "arguments", "keyword args", "keyword arguments", "other parameters"}
-    | {"parameters", "params"}
+    (
+        "args",
+        "arguments",
+        "keyword args",
+        "keyword arguments",
+        "other parameters",
+        "parameters",
+        "params",
+    )
 )
 _SECTIONS = _ARGUMENTS | frozenset(
-    "attributes example examples note notes raises references return returns see warning "
-    "warnings yield yields".split()
+    "attributes example examples note notes raises references return returns warning "
+    "warnings yield yields".split() + ["see also"]
 )
 _GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+|$)(.*)")
 _NUMPY_ENTRY = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
@@ -123,9 +130,8 @@ def docstring_parts(text: str | None) -> tuple[str, dict[str, str]]:
                 current = [notes.setdefault(name, []) for name in names]
             for note in current:
                 note.append(line)
-    joined = {name: " ".join(filter(None, parts)) for name, parts in notes.items()}
-    description = "\n".join(lines[:end]).strip()
-    return description, {name: note for name, note in joined.items() if note}
+    told = {name: " ".join(filter(None, parts)) for name, parts in notes.items()}
+    return "\n".join(lines[:end]).strip(), {name: note for name, note in told.items() if note}
 
 
 def parse_docstring(text: str | None) -> dict[str, str]:
@@ -136,23 +142,20 @@ def parse_docstring(text: str | None) -> dict[str, str]:
 def _section(line: str, below: str) -> tuple[str, str]:
     """Style and name of the section that starts at a line; two empty texts if none."""
     title = line.rstrip(":").lower()
-    if title in _SECTIONS or title == "see also":
-        if below and not below.strip("-="):
-            return "numpy", title
-        if line.endswith(":"):
-            return "google", title
+    if title in _SECTIONS and below and not below.strip("-="):
+        return "numpy", title
+    if title in _SECTIONS and line.endswith(":"):
+        return "google", title
     return ("field", "") if _FIELD.match(line) else ("", "")
 
 
 def _entry(style: str, line: str, outer: bool) -> tuple[list[str] | None, str]:
     """The parameters that a line begins to speak of, if any, and what it says."""
-    if style == "field":
-        field = _FIELD.match(line)
-        if field is None:
-            return None, line
+    field = _FIELD.match(line) if style == "field" else None
+    if field is not None:
         known = field[2] and field[1] in ("param", "parameter", "arg")
         return [field[2].split()[-1].lstrip("*")] if known else [], field[3]
-    if not outer:
+    if style == "field" or not outer:
         return None, line
     entry = (_GOOGLE_ENTRY if style == "google" else _NUMPY_ENTRY).match(line)
     if style == "google":

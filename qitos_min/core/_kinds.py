@@ -29,16 +29,14 @@ class Misfit(ValueError):
 
     def __init__(self, text: str, place: str = "") -> None:
         super().__init__(text)
-        self.place = place
-        """Where it is below the value that was read, such as ``.notes[0]``."""
+        self.place = place  # Where it is below the value that was read, such as ``.notes[0]``.
 
 
 @dataclass(frozen=True)
 class Form:
     """A type as JSON knows it."""
 
-    schema: Schema | None
-    """None for a type that JSON cannot say, a function's."""
+    schema: Schema | None  # None for a type that JSON cannot say, a function's.
     read: Callable[[Any], Any]
     """The typed value of a JSON value, or ``Misfit``. None and what is of the type
     already stay, for a state may hold None whatever its annotation says."""

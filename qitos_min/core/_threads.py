@@ -65,10 +65,8 @@ class DaemonThreads(ThreadPoolExecutor):
 class LeftBehind:
     """Work that was not waited for any longer."""
 
-    cause: str
-    """``timeout``, ``cancelled``, or ``budget_time`` when the run has no time left."""
-    running: bool
-    """False for a coroutine that ended when it was cancelled."""
+    cause: str  # ``timeout``, ``cancelled``, or ``budget_time`` when the run has no time left.
+    running: bool  # False for a coroutine that ended when it was cancelled.
 
 
 class Work:
@@ -78,8 +76,7 @@ class Work:
         self.threads = threads
         self.found: _Outcome | None = None
         self.changed = _Signals()
-        self.tasks: set[Any] = set()
-        """Its coroutines; only the thread of the loop changes the set."""
+        self.tasks: set[Any] = set()  # Its coroutines; only the thread of the loop changes the set.
         self.loop: _Loop | None = None
         self.is_left = False
         if call is not None:
@@ -237,12 +234,7 @@ class RunThreads:
         if limit is None and within:
             return outcome(call)
         work = Work(self, call)
-        try:
-            worker = self._start(work)
-        except RuntimeError:  # The system has no thread to spare.
-            if limit is not None:
-                raise
-            return outcome(call)
+        worker = self._start(work)
         try:
             cause = self._wait(work, limit, patient)
         except BaseException:
@@ -315,7 +307,7 @@ class RunThreads:
         """None when the work has ended, else why it is not waited for any longer."""
         started = time.monotonic()
         token = None if patient else self._token
-        watched = getattr(token, "watched", set())
+        watched: set[Any] = getattr(token, "watched", set())
         watched.add(work.wake)
         try:
             while work.found is None:

@@ -30,18 +30,13 @@ class Call:
     registry: ToolRegistry
     tool: BaseTool
     spec: ToolSpec
-    name: str
-    """The canonical name."""
-    args: Any
-    """The arguments as sent, detached by the first check; tools get copies."""
+    name: str  # The canonical name.
+    args: Any  # The arguments as sent, detached by the first check; tools get copies.
     context: dict[str, Any]
     action: Action
-    decision: str = "default"
-    """What the permission rules say."""
-    value: Any = None
-    """What the tool returned, as it is."""
-    error: BaseException | None = None
-    """What the tool raised in its last attempt."""
+    decision: str = "default"  # What the permission rules say.
+    value: Any = None  # What the tool returned, as it is.
+    error: BaseException | None = None  # What the tool raised in its last attempt.
 
 
 def call_tool(

@@ -41,14 +41,11 @@ class Action(Record):
     """The arguments by name. What a model sent is kept as it is, so that a call with
     wrong arguments fails as that call and not as the whole decision."""
     kind: ActionKind = ActionKind.TOOL
-    action_id: str | None = None
-    """What a model gave as something else becomes text."""
-    timeout_s: float | None = None
-    """Seconds for one attempt; overrides the time limit of the tool."""
+    action_id: str | None = None  # What a model gave as something else becomes text.
+    timeout_s: float | None = None  # Seconds for one attempt; overrides the time limit of the tool.
     max_retries: int = 0
     """Further attempts after an exception; above 0 it overrides the tool's number."""
-    idempotent: bool = True
-    """False: the call is made once, whatever the tool's retries say."""
+    idempotent: bool = True  # False: the call is made once, whatever the tool's retries say.
     classification: str = "default"
     metadata: dict[str, Any] = field(default_factory=dict)
 
@@ -88,8 +85,7 @@ class ActionResult(Record):
     error: str | None = None
     action_id: str | None = None
     attempts: int = 1
-    latency_ms: float = 0.0
-    """Milliseconds over all attempts."""
+    latency_ms: float = 0.0  # Milliseconds over all attempts.
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
@@ -104,8 +100,7 @@ class ActionExecutionPolicy:
     mode: str = "serial"
     """``serial`` and ``sequential`` are the same; ``parallel`` runs neighbours that
     are declared ``concurrency_safe`` together."""
-    fail_fast: bool = False
-    """True: after a call without success no further call is started."""
+    fail_fast: bool = False  # True: after a call without success no further call is started.
     max_concurrency: int = 4
     parallel_tool_names: frozenset[str] | None = None
     """When given, only these tools may run together."""

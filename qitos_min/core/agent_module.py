@@ -178,6 +178,7 @@ _ENGINE_OPTIONS = (
 def _engine_settings(agent: AgentModule[Any, Any, Any], given: dict[str, Any]) -> dict[str, Any]:
     """What the options of ``run`` are to ``Engine``; takes its own out of state_kwargs."""
     from ..engine.engine import Engine
+    from ..engine.states import RuntimeBudget
 
     settings = {n: given[n] for n in _ENGINE_OPTIONS if given[n] is not None}
     settings.update(given["engine_kwargs"] or {})
@@ -195,7 +196,8 @@ def _engine_settings(agent: AgentModule[Any, Any, Any], given: dict[str, Any]) -
         shown = _renderers(render, given["theme"])
         settings["render_hooks"] = [*settings.get("render_hooks", ()), *shown]
     if max_steps is not None:
-        _limit_steps(settings, max_steps)
+        budget = settings.get("budget") or RuntimeBudget()
+        settings["budget"] = replace(budget, max_steps=max_steps)
         if _takes(agent.init_state, "max_steps"):
             others["max_steps"] = max_steps
     if given["workspace"] is not None:
@@ -227,12 +229,6 @@ def _renderers(render: Any, theme: str) -> list[Any]:
     from ..render import ClaudeStyleHook
 
     return [ClaudeStyleHook(theme=theme)]
-
-
-def _limit_steps(settings: dict[str, Any], max_steps: int) -> None:
-    from ..engine.states import RuntimeBudget
-
-    settings["budget"] = replace(settings.get("budget") or RuntimeBudget(), max_steps=max_steps)
 
 
 def _file_name(name: Any) -> str:

@@ -39,8 +39,7 @@ class HandoffContext(Record):
     """Kept in the state's metadata under ``handoff``."""
     shared_state_fields: list[str] = field(default_factory=list)
     """If any: the next agent begins with its own state and only these fields."""
-    max_history_rounds: int | None = None
-    """At most this many rounds, after the strategy."""
+    max_history_rounds: int | None = None  # At most this many rounds, after the strategy.
 
     def __post_init__(self) -> None:
         self.strategy = ContextStrategy(self.strategy)
@@ -74,15 +73,11 @@ class AgentSpec:
     """Steps it may take after a handoff, within the run's own budget."""
     shared_env: bool = True
     state_adapter: StateAdapter[Any, Any] | None = None
-    handoff_context: HandoffContext | None = None
-    """Wins over ``context_strategy``."""
+    handoff_context: HandoffContext | None = None  # Wins over ``context_strategy``.
     shared_memory: Any = None
-    model_override: Any = None
-    """The model it uses here instead of its own."""
-    tools_override: Any = None
-    """The tool registry it uses here instead of its own."""
-    tool_name: str | None = None
-    """Name of its handoff tool; ``transfer_to_<name>`` if None."""
+    model_override: Any = None  # The model it uses here instead of its own.
+    tools_override: Any = None  # The tool registry it uses here instead of its own.
+    tool_name: str | None = None  # Name of its handoff tool; ``transfer_to_<name>`` if None.
 
     def __post_init__(self) -> None:
         self.context_strategy = ContextStrategy(self.context_strategy)

@@ -29,25 +29,18 @@ class ArtifactRef(Record):
     Raises ArtifactContractError when a field breaks the contract.
     """
 
-    artifact_id: str
-    """Unique among the references of one result."""
-    resolver_key: str
-    """Names the kind of store that can give the body."""
-    sha256: str
-    """Of the body: 64 lower-case hexadecimal digits."""
-    media_type: str
-    """``type/subtype``, without parameters."""
+    artifact_id: str  # Unique among the references of one result.
+    resolver_key: str  # Names the kind of store that can give the body.
+    sha256: str  # Of the body: 64 lower-case hexadecimal digits.
+    media_type: str  # ``type/subtype``, without parameters.
     byte_length: int
-    encoding: str = "binary"
-    """``binary``, or the text encoding of the body."""
-    sensitivity: str = "internal"
-    """``public``, ``internal``, ``confidential`` or ``restricted``."""
+    encoding: str = "binary"  # ``binary``, or the text encoding of the body.
+    sensitivity: str = "internal"  # ``public``, ``internal``, ``confidential`` or ``restricted``.
     provenance_digest: str | None = None
     """SHA-256 of what the body was made from, if that is known."""
     model_summary: str | None = None
     """What a model may read about the body: at most 1024 characters."""
-    required: bool = True
-    """Whether a missing body is an error."""
+    required: bool = True  # Whether a missing body is an error.
     schema_version: str = ARTIFACT_REF_SCHEMA_VERSION
 
     def __post_init__(self) -> None:

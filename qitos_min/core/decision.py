@@ -29,8 +29,7 @@ class Decision(Record, Generic[ActionT]):
     rationale: str | None = None
     meta: dict[str, Any] = field(default_factory=dict)
     candidates: list[Decision[Any]] = field(default_factory=list)
-    target: str | None = None
-    """Registry name of the agent that a handoff goes to."""
+    target: str | None = None  # Registry name of the agent that a handoff goes to.
 
     def __post_init__(self) -> None:
         self.actions = [Action.from_dict(a) if isinstance(a, Mapping) else a for a in self.actions]

@@ -31,8 +31,7 @@ class EnvSpec(Record):
     type: str
     config: dict[str, Any] = field(default_factory=dict)
     required_tools: list[str] = field(default_factory=list)
-    capabilities: list[str] = field(default_factory=list)
-    """Groups of operations that it must have."""
+    capabilities: list[str] = field(default_factory=list)  # Groups of operations that it must have.
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
@@ -49,8 +48,7 @@ class EnvStepResult(Record):
     """What one step changed in the environment."""
 
     observation: EnvObservation = field(default_factory=EnvObservation)
-    done: bool = False
-    """True when the environment itself says that the task is over."""
+    done: bool = False  # True when the environment itself says that the task is over.
     reward: float | None = None
     info: dict[str, Any] = field(default_factory=dict)
     error: str | None = None

@@ -62,13 +62,10 @@ class RuntimeErrorInfo:
     message: str
     phase: str
     step_id: int
-    recoverable: bool = False
-    """Whether another try may succeed."""
+    recoverable: bool = False  # Whether another try may succeed.
     details: dict[str, Any] = field(default_factory=dict)
-    type: str = ""
-    """Name of the exception's class."""
-    traceback: str = ""
-    """The last 20 frames as text."""
+    type: str = ""  # Name of the exception's class.
+    traceback: str = ""  # The last 20 frames as text.
 
     def to_dict(self) -> dict[str, object]:
         """What a result's ``failure`` holds, as plain values in this order."""
@@ -85,11 +82,9 @@ class QitosRuntimeError(Exception):
     def __init__(
         self, message: str | RuntimeErrorInfo, category: ErrorCategory = ErrorCategory.SYSTEM
     ) -> None:
+        self.info = message if isinstance(message, RuntimeErrorInfo) else None
         if isinstance(message, RuntimeErrorInfo):
-            self.info: RuntimeErrorInfo | None = message
-            message, category = message.message, message.category
-        else:
-            self.info = None
+            category, message = message.category, message.message
         super().__init__(message)
         self.message = message
         self.category = category

@@ -15,8 +15,7 @@ __all__ = ["History", "HistoryMessage", "HistoryPolicy", "MessageLog"]
 class HistoryMessage(Record):
     """One message; messages of the same step are one round."""
 
-    role: str
-    """``user``, ``assistant``, ``tool`` or ``system``."""
+    role: str  # ``user``, ``assistant``, ``tool`` or ``system``.
     content: str
     step_id: int = 0
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -28,8 +27,7 @@ class HistoryPolicy:
 
     roles: list[str] = field(default_factory=lambda: ["user", "assistant"])
     max_messages: int = 24
-    step_window: int | None = None
-    """Only messages of so many last steps."""
+    step_window: int | None = None  # Only messages of so many last steps.
     max_tokens: int | None = None
 
     def build_query(self, step_id: int, **kwargs: Any) -> dict[str, Any]:

@@ -19,8 +19,7 @@ class AttemptIdentity:
     Raises ValueError when ``value`` has another form.
     """
 
-    value: str
-    """``attempt_`` and 16 to 64 lower-case hexadecimal digits."""
+    value: str  # ``attempt_`` and 16 to 64 lower-case hexadecimal digits.
 
     def __post_init__(self) -> None:
         if not isinstance(self.value, str) or not re.fullmatch(_VALUE, self.value):

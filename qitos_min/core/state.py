@@ -34,8 +34,7 @@ class StateSchema:
 
     schema_version: int = 1
     task: str = ""
-    current_step: int = 0
-    """Number of steps finished."""
+    current_step: int = 0  # Number of steps finished.
     max_steps: int = 10
     final_result: Any = None
     stop_reason: str | None = None

@@ -80,8 +80,7 @@ class TaskResult(Record):
     """How a task's run went."""
 
     task_id: str
-    success: bool
-    """Whether the stop reason is success, final or env_terminal."""
+    success: bool  # Whether the stop reason is success, final or env_terminal.
     stop_reason: str | None
     final_result: Any
     criteria: list[Any] = field(default_factory=list)

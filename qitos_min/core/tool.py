@@ -22,6 +22,7 @@ __all__ = [
     "ToolPermissionSpec",
     "ToolSpec",
     "build_tool_spec",
+    "function_tool",
     "get_tool_meta",
     "tool",
 ]
@@ -37,8 +38,7 @@ class ToolPermission:
     filesystem_read: bool = False
     filesystem_write: bool = False
     network: bool = False
-    command: bool = False
-    """Whether it starts other programs."""
+    command: bool = False  # Whether it starts other programs.
 
 
 @dataclass
@@ -48,14 +48,11 @@ class RetryPolicy:
     Raises ``ValueError`` for a bad number, ``TypeError`` for what is no exception.
     """
 
-    max_attempts: int = 3
-    """The first call included."""
+    max_attempts: int = 3  # The first call included.
     backoff_factor: float = 0.5
     """Seconds before the second attempt; each further wait is twice as long."""
-    max_backoff: float = 60.0
-    """Longest wait in seconds."""
-    jitter: bool = True
-    """Whether each wait is a random part, at least half, of the computed one."""
+    max_backoff: float = 60.0  # Longest wait in seconds.
+    jitter: bool = True  # Whether each wait is a random part, at least half, of the computed one.
     retryable_exceptions: tuple[type[BaseException], ...] = (Exception,)
 
     def __post_init__(self) -> None:
@@ -81,10 +78,8 @@ class _ToolTraits:
 
     prompt: str | None = None
     """The description for models, when it differs from the one for people."""
-    timeout_s: float | None = None
-    """Seconds for one attempt; None means no limit."""
-    max_retries: int = 0
-    """Further attempts after an exception, at once; ``retry_policy`` beats it."""
+    timeout_s: float | None = None  # Seconds for one attempt; None means no limit.
+    max_retries: int = 0  # Further attempts after an exception, at once; ``retry_policy`` beats it.
     retry_policy: RetryPolicy | None = None
     on_failure: Callable[[BaseException], Any] | None = None
     """Called with the exception of the last attempt; what it returns becomes the
@@ -166,8 +161,7 @@ class ToolPermissionSpec(Record):
     name: str
     description: str = ""
     permissions: ToolPermission = field(default_factory=ToolPermission)
-    needs_approval: bool = False
-    """True also when the tool decides case by case."""
+    needs_approval: bool = False  # True also when the tool decides case by case.
     read_only: bool = False
     concurrency_safe: bool = False
     required_ops: list[str] = field(default_factory=list)
@@ -337,3 +331,32 @@ def tool(
         return func
 
     return mark
+
+
+def function_tool(
+    func: Callable[..., Any] | None = None,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout_s: float | None = None,
+    max_retries: int = 0,
+    retry_policy: RetryPolicy | None = None,
+    on_failure: Callable[..., Any] | None = None,
+    read_only: bool = False,
+    concurrency_safe: bool | None = None,
+    needs_approval: bool | Callable[..., bool] = False,
+    **extra_meta: Any,
+) -> Any:
+    """Make a tool of a function; with or without parentheses, also in a class body.
+
+    The keywords are the fields of :class:`ToolMeta`; any other keyword becomes an
+    attribute of the tool's ``meta``. Raises ``ValueError`` or ``TypeError`` for a
+    value that a field refuses.
+    """
+    given = {**locals(), **extra_meta}
+    known = {name: given[name] for name in ToolMeta.__dataclass_fields__ if name in given}
+    meta = ToolMeta(**known)
+    vars(meta).update({name: extra_meta[name] for name in extra_meta if name not in known})
+    if func is None:
+        return lambda wrapped: FunctionTool(wrapped, meta)
+    return FunctionTool(func, meta)

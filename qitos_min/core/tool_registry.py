@@ -33,8 +33,7 @@ _DESCRIBED = (
 class ToolOrigin:
     """Where a tool came from."""
 
-    source: str
-    """``function``, ``tool`` for an object, or ``toolset``."""
+    source: str  # ``function``, ``tool`` for an object, or ``toolset``.
     toolset_name: str | None = None
 
 

@@ -50,10 +50,8 @@ class ToolResult:
     """
 
     status: ToolResultStatus = "success"
-    output: Any = None
-    """What the tool returned: any tree of JSON values."""
-    error: str | None = None
-    """What went wrong, for people and models."""
+    output: Any = None  # What the tool returned: any tree of JSON values.
+    error: str | None = None  # What went wrong, for people and models.
     metadata: dict[str, Any] = field(default_factory=dict)
     tool_name: str | None = None
     action_id: str | None = None
@@ -62,38 +60,32 @@ class ToolResult:
     error_kind: ToolErrorKind | None = None
     """Whose fault it was: the request's, the execution's or a rule's."""
     error_code: str | None = None
-    recoverable: bool = False
-    """Whether another request could succeed."""
+    recoverable: bool = False  # Whether another request could succeed.
     recovery_hint: str | None = None
     next_action: dict[str, Any] | None = None
     """A suggested call: ``name``, ``args`` and perhaps ``action_id``."""
-    complete: bool = True
-    """Whether the output is all there was to say."""
+    complete: bool = True  # Whether the output is all there was to say.
     truncated: bool = False
     omitted: dict[str, int] = field(default_factory=dict)
     """How much was left out, by unit: ``{"lines": 120}``."""
     attempts: int = 1
-    latency_ms: float = 0.0
-    """Time of the call in milliseconds, over all attempts."""
+    latency_ms: float = 0.0  # Time of the call in milliseconds, over all attempts.
     declared_effects: list[dict[str, Any]] = field(default_factory=list)
     filesystem_changes: list[dict[str, Any]] = field(default_factory=list)
-    artifact_refs: tuple[ArtifactRef, ...] = ()
-    """Bodies kept in a store instead of here."""
+    artifact_refs: tuple[ArtifactRef, ...] = ()  # Bodies kept in a store instead of here.
     normalized_request: dict[str, Any] = field(default_factory=dict)
     """The request as the tool understood it."""
     provenance: dict[str, Any] = field(default_factory=dict)
     worker_still_running: bool = False
     """Whether the worker outlives this result, as after a timeout."""
     attempt_id: AttemptIdentity | None = None
-    effect_ref: str | None = None
-    """Names the effect that ``effect_state`` speaks of."""
+    effect_ref: str | None = None  # Names the effect that ``effect_state`` speaks of.
     effect_state: EffectState = "no_effect_declared"
     idempotency_ref: str | None = None
     retry_disposition: RetryDisposition = "not_evaluated"
     reconciliation_required: bool = False
     """Whether someone must look before anything is tried again."""
-    outcome_unknown: bool = False
-    """Whether the effect may or may not have happened."""
+    outcome_unknown: bool = False  # Whether the effect may or may not have happened.
     late_result: bool = False
     owner_generation: int | None = None
     stale_owner: bool = False

@@ -32,18 +32,13 @@ def type_to_json_schema(annotation: Any) -> dict[str, Any]:
 class CallSignature:
     """What a function takes, split by who fills it."""
 
-    schema: dict[str, Any]
-    """JSON schema of the arguments that a caller fills."""
-    injected: tuple[str, ...]
-    """Parameters that the runtime fills."""
-    unset: frozenset[str]
-    """Those of the injected parameters that have no default."""
+    schema: dict[str, Any]  # JSON schema of the arguments that a caller fills.
+    injected: tuple[str, ...]  # Parameters that the runtime fills.
+    unset: frozenset[str]  # Those of the injected parameters that have no default.
     positional: dict[str, Any]
     """Default by name of the parameters that cannot be passed by name, in order."""
-    forms: dict[str, Form]
-    """How the arguments are read, by name."""
-    further: Form | None
-    """How those are read that ``**kwargs`` takes."""
+    forms: dict[str, Form]  # How the arguments are read, by name.
+    further: Form | None  # How those are read that ``**kwargs`` takes.
 
     @classmethod
     def of(

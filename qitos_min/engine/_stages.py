@@ -258,10 +258,15 @@ def _say_results(run: Run, results: list[ToolResult]) -> None:
 
 
 def _seen(result: ToolResult) -> Any:
-    """What agents and critics see of a result: its output; of a failure that too."""
+    """What agents and critics see of a result: its output.
+
+    A failure says what failed beside the output; the keys of an output that is a dict
+    are found where a success has them (``returncode`` of a command, say).
+    """
     if result.is_success:
         return result.output
     return {
+        **(result.output if isinstance(result.output, dict) else {}),
         "tool_name": result.tool_name,
         "status": result.status,
         "error": result.error,

@@ -191,7 +191,8 @@ class Folder:
 
     def list_files(self, name: _Name = ".", limit: int = 200) -> list[str]:
         """Up to ``limit`` files below a folder, as ``/`` paths relative to the root."""
-        start, found = self.find(name), []
+        start = self.find(name)
+        found: list[str] = []
         if not start.is_dir():
             raise OSError(errno.ENOTDIR, "not a folder", str(name))
         for folder, folders, files in os.walk(start):

@@ -95,7 +95,8 @@ def edit_bytes(
         text = f"old text occurs in {least}{len(spans)} places, expected one (or replace all)"
         raise FileRefusal("ambiguous_edit", text)
     own = _own_line_end(data)
-    pieces, done = [], 0
+    done = 0
+    pieces: list[bytes] = []
     for start, end in spans:
         pieces += data[done:start], _with_line_ends(new, data[start:end], own)
         done = end
@@ -120,8 +121,8 @@ def replace_lines(data: bytes, start: int, end: int, new: str) -> tuple[bytes, i
     marks = [len(bom), *(place for place in ends if place < len(data))]
     lines = [data[a:b] for a, b in zip(marks, [*marks[1:], len(data)]) if b > a]
     if not 1 <= start <= end + 1 <= len(lines) + 1:
-        text = f"lines {start} to {end} are not in the file, it has {len(lines)}"
-        raise FileRefusal("invalid_edit", text)
+        wrong = f"lines {start} to {end} are not in the file, it has {len(lines)}"
+        raise FileRefusal("invalid_edit", wrong)
     own = _own_line_end(data)
     text = _with_line_ends(new, b"", own)
     whole = not lines or lines[-1].endswith((b"\r", b"\n"))

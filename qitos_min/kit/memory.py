@@ -59,7 +59,7 @@ class MarkdownFileMemory(WindowMemory):
         fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`{3,}", text))])
         lines = [f"## Step {record.step_id}: {record.role}", "", fence + "text", text, fence, ""]
         if record.metadata:
-            lines.insert(1, f"\nmetadata: {record.metadata!r}")
+            lines.insert(1, f"- metadata: {record.metadata!r}")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write("\n".join(lines) + "\n")

@@ -15,7 +15,7 @@ from ._files import EDITS, READS, attempt, changed, ran, read, written
 __all__ = ["EnvToolSet"]
 
 _Context = dict[str, Any] | None
-_FILE = {"required_ops": ["file"]}
+_FILE: dict[str, Any] = {"required_ops": ["file"]}
 
 
 class EnvToolSet:

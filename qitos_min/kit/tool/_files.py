@@ -16,13 +16,13 @@ from .._text import select_lines
 
 __all__ = ["EDITS", "READS", "attempt", "changed", "ran", "read", "written"]
 
-READS = {
+READS: dict[str, Any] = {
     "read_only": True,
     "concurrency_safe": True,
     "permissions": ToolPermission(filesystem_read=True),
 }
 """What a tool that reads files declares."""
-EDITS = {"permissions": ToolPermission(filesystem_read=True, filesystem_write=True)}
+EDITS: dict[str, Any] = {"permissions": ToolPermission(filesystem_read=True, filesystem_write=True)}
 """The same for one that changes them."""
 
 _EDIT_CODES = ("ambiguous_edit", "invalid_edit", "stale_file", "text_not_found")

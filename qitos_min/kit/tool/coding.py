@@ -27,7 +27,8 @@ _PROFILES = {
 }
 _ABSENT = ("include_notebook", "include_tasks", "enable_lsp", "enable_tasks")
 _WEB = ("enable_web", "include_http_tools")
-_OPTIONS = (*_ABSENT, *_WEB, "expose_legacy_aliases", "expose_modern_names")
+_EXPOSE = ("expose_legacy_aliases", "expose_modern_names")
+_OPTIONS = (*_ABSENT, *_WEB, *_EXPOSE)
 _MOST_LISTED = 1000
 _MOST_MATCHES = 100
 
@@ -38,9 +39,10 @@ class CodingToolSet:
     ``shell_timeout`` is the time limit of a command in seconds. ``auto_approve=False``
     makes every tool that changes files or runs commands ask for approval. ``profile``
     is ``full``, or ``editor`` without ``Read``, ``Edit``, whole files and commands.
-    ``include_web`` (or ``enable_web``) adds ``HTTPGet`` and ``HTMLExtractText``. True
-    for another option of QitOS, of notebooks, tasks or a language server, asks for what
-    is not here.
+    ``include_web`` (or ``enable_web``) adds ``HTTPGet`` and ``HTMLExtractText``.
+    ``expose_modern_names=False`` leaves ``Read`` and ``Edit`` out,
+    ``expose_legacy_aliases=False`` the others. Notebooks, tasks and language servers,
+    which QitOS has options for, are not here.
 
     Raises:
         NotADirectoryError: ``workspace_root`` is not an existing folder.
@@ -71,7 +73,8 @@ class CodingToolSet:
         self._files = Folder(workspace_root)
         self._processes = Processes(self._files.root)
         self._timeout = shell_timeout
-        self._names = _PROFILES[profile]
+        shown = {name: options.get(name, True) for name in _EXPOSE}
+        self._names = [n for n in _PROFILES[profile] if shown[_EXPOSE[n[0].isupper()]]]
         self._web = include_web or any(options.get(name) for name in _WEB)
         self._auto_approve = auto_approve
 

@@ -46,7 +46,7 @@ class HTTPGet(BaseTool):
         self.needs_approval = needs_approval
         super().__init__()
 
-    def run(
+    def run(  # type: ignore[override]
         self, url: str, params: dict[str, Any] | None = None, headers: dict[str, str] | None = None
     ) -> ToolResult:
         """Get one page.
@@ -83,7 +83,9 @@ class HTMLExtractText(BaseTool):
     read_only = True
     concurrency_safe = True
 
-    def run(self, html: str, max_chars: int = 20000, keep_links: bool = False) -> dict[str, Any]:
+    def run(  # type: ignore[override]
+        self, html: str, max_chars: int = 20000, keep_links: bool = False
+    ) -> dict[str, Any]:
         """Take the text out of a page.
 
         Args:

@@ -124,7 +124,7 @@ class SandboxPublicationTool(BaseTool):
                 effect_ref=effect,
                 effect_state="rejected",
             )
-        except _RollbackFailed as error:
+        except _RollbackFailed:
             stuck = {
                 new.name: new.old.name if new.replaces else None for new in outputs if new.stuck
             }

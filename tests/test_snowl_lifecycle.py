@@ -21,6 +21,16 @@ def gather(*trials):
     return asyncio.run(main())
 
 
+def together(agent, states, loops="one loop"):
+    """A trial for each state, all at once, in one event loop or in a loop for each."""
+    if loops == "one loop":
+        gather(*(lambda s=s: agent.run(s, Context()) for s in states))
+    else:
+        threads = [threading.Thread(target=play, args=(agent, s)) for s in states]
+        [thread.start() for thread in threads]
+        [thread.join(5) for thread in threads]
+
+
 def test_parallel_trials_of_a_factory_share_nothing():
     count = 8
     meet = threading.Barrier(count)
@@ -35,7 +45,7 @@ def test_parallel_trials_of_a_factory_share_nothing():
 
     agent = wrap(Echo)
     states = [State([user(f"task {n}")]) for n in range(count)]
-    gather(*(lambda s=s: agent.run(s, Context()) for s in states))
+    together(agent, states)
     for number, state in enumerate(states):
         assert state.output["message"]["content"] == f"task {number}"
         assert state.output["trace_events"][1]["agent_id"] == f"task {number}"
@@ -55,39 +65,29 @@ def test_trials_of_one_agent_object_take_turns(loops):
 
     agent = wrap(Single())
     states = [State([user(f"task {n}")]) for n in range(6)]
-    if loops == "one loop":
-        gather(*(lambda s=s: agent.run(s, Context()) for s in states))
-    else:
-        threads = [threading.Thread(target=play, args=(agent, s)) for s in states]
-        [thread.start() for thread in threads]
-        [thread.join(5) for thread in threads]
+    together(agent, states, loops)
     assert most == [1] * 6
     assert [s.output["message"]["content"] for s in states] == [
         f"task {number}" for number in range(6)
     ]
 
 
-def test_a_blocking_run_does_not_hold_up_the_loop():
-    gate = threading.Event()
+def test_a_blocking_run_has_a_daemon_thread_and_does_not_hold_up_the_loop():
+    gate, seen = threading.Event(), []
+
+    class Waiting:
+        def run(self, task):
+            seen.append(threading.current_thread().daemon)
+            assert gate.wait(5)
+            return task
 
     async def main():
-        trial = asyncio.ensure_future(wrap(Agent(result(), gate=gate)).run(State(), Context()))
+        trial = asyncio.ensure_future(wrap(Waiting()).run(State(), Context()))
         await asyncio.sleep(0.01)
         gate.set()
         await trial
 
     asyncio.run(main())
-
-
-def test_threads_are_daemons():
-    seen = []
-
-    class Watching:
-        def run(self, task):
-            seen.append(threading.current_thread().daemon)
-            return task
-
-    play(wrap(Watching()))
     assert seen == [True]
 
 
@@ -320,22 +320,13 @@ class SlowSetup(AsyncHooks):
         await super().note(name, *args)
 
 
-def test_concurrent_trials_wait_for_one_setup():
+@pytest.mark.parametrize("loops", ["one loop", "a loop for each"])
+def test_concurrent_trials_wait_for_one_setup(loops):
     hooks = SlowSetup()
     agent = installed(hooks, result())
-    gather(*[lambda: agent.run(State(), Context())] * 5)
+    together(agent, [State() for _ in range(5)], loops)
     assert hooks.names().count("setup") == 1 and hooks.names()[0] == "setup"
     assert hooks.names().count("on_trial_end") == 5
-
-
-def test_trials_of_other_loops_wait_for_the_setup_too():
-    hooks = SlowSetup()
-    agent = installed(hooks, result())
-    threads = [threading.Thread(target=play, args=(agent,)) for _ in range(4)]
-    [thread.start() for thread in threads]
-    [thread.join(5) for thread in threads]
-    assert hooks.names().count("setup") == 1
-    assert hooks.names().count("on_trial_end") == 4
 
 
 def test_a_failed_setup_fails_all_that_wait_and_the_next_trial_tries_again():

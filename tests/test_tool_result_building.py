@@ -201,18 +201,6 @@ def test_a_plain_value_is_the_output_of_a_success(value: Any) -> None:
     assert ToolResult.from_value(value) == ToolResult(output=value)
 
 
-class Hostile:
-    """Raises whatever it is asked."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise RuntimeError(name)
-
-    def __repr__(self) -> str:
-        raise RuntimeError("repr")
-
-    __eq__ = __hash__ = None  # type: ignore[assignment]
-
-
 class Unreadable(dict[str, int]):
     """A mapping that cannot be read, as one whose connection is lost."""
 
@@ -234,8 +222,7 @@ class Unreadable(dict[str, int]):
         lambda: b"\x89PNG",
         lambda: ValueError("bad arg"),
         lambda: {"self": endless()},
-        Hostile,
-        lambda: {"hostile": Hostile(), "fine": 1},
+        lambda: {"foreign": object(), "fine": 1},
         lambda: nested(300),
     ],
 )

@@ -6,24 +6,12 @@ from .agent_spec import AgentRegistry, AgentSpec, ContextStrategy, HandoffContex
 from .artifact import ArtifactContractError, ArtifactRef
 from .decision import Decision
 from .env import Env, EnvCapabilityError, EnvObservation, EnvSpec, EnvStepResult
-from .errors import (
-    ErrorCategory,
-    ModelExecutionError,
-    ParseExecutionError,
-    QitosRuntimeError,
-    RuntimeErrorInfo,
-    StateExecutionError,
-    StopReason,
-    SystemExecutionError,
-    ToolExecutionError,
-    classify_exception,
-)
+from .errors import ErrorCategory, QitosRuntimeError, RuntimeErrorInfo, StopReason
 from .function_tool_decorator import function_tool
 from .history import History, HistoryMessage, HistoryPolicy
 from .memory import Memory, MemoryRecord
 from .observation import Observation
 from .session import AttemptIdentity
-from .shared_memory import InMemorySharedMemory, SharedMemoryManager
 from .spec import BenchmarkRunResult, ExperimentSpec, RunSpec
 from .state import StateMigrationError, StateSchema, StateValidationError
 from .task import Task, TaskBudget, TaskResource, TaskResult
@@ -35,7 +23,6 @@ from .tool import (
     ToolPermission,
     ToolPermissionSpec,
     ToolSpec,
-    build_tool_spec,
     tool,
 )
 from .tool_registry import ToolRegistry
@@ -70,29 +57,22 @@ __all__ = [
     "History",
     "HistoryMessage",
     "HistoryPolicy",
-    "InMemorySharedMemory",
     "Memory",
     "MemoryRecord",
-    "ModelExecutionError",
     "Observation",
-    "ParseExecutionError",
     "QitosRuntimeError",
     "RetryPolicy",
     "RunSpec",
     "RuntimeErrorInfo",
-    "SharedMemoryManager",
     "StateAdapter",
-    "StateExecutionError",
     "StateMigrationError",
     "StateSchema",
     "StateValidationError",
     "StopReason",
-    "SystemExecutionError",
     "Task",
     "TaskBudget",
     "TaskResource",
     "TaskResult",
-    "ToolExecutionError",
     "ToolMeta",
     "ToolPermission",
     "ToolPermissionSpec",
@@ -100,8 +80,6 @@ __all__ = [
     "ToolResult",
     "ToolResultContractError",
     "ToolSpec",
-    "build_tool_spec",
-    "classify_exception",
     "function_schema",
     "function_tool",
     "parse_docstring",

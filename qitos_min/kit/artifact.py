@@ -58,11 +58,11 @@ class FileArtifactStore:
         path = self._path(ref, len(body))
         _verify(ref, body)
         try:
-            if not _holds(path, ref):
+            if not self.probe(ref):
                 _write(path, body)
         except OSError as error:
             # On Windows another thread that stores the same body may be in the way.
-            if not _holds(path, ref):
+            if not self.probe(ref):
                 raise _unavailable(ref, "stored", error) from error
         return ref
 
@@ -111,13 +111,6 @@ class FileArtifactStore:
         return self.root / ref.sha256[:2] / ref.sha256
 
 
-def _holds(path: Path, ref: ArtifactRef) -> bool:
-    try:
-        return _is_body(ref, read_regular(path))
-    except OSError:
-        return False
-
-
 def _write(path: Path, body: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, beside = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
@@ -131,12 +124,8 @@ def _write(path: Path, body: bytes) -> None:
         Path(beside).unlink(missing_ok=True)
 
 
-def _is_body(ref: ArtifactRef, body: bytes) -> bool:
-    return len(body) == ref.byte_length and hashlib.sha256(body).hexdigest() == ref.sha256
-
-
 def _verify(ref: ArtifactRef, body: bytes) -> None:
-    if not _is_body(ref, body):
+    if len(body) != ref.byte_length or hashlib.sha256(body).hexdigest() != ref.sha256:
         what = "has a body of another length or digest"
         raise _refused(ref, "artifact_integrity_mismatch", what)
 

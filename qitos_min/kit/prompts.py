@@ -51,8 +51,7 @@ a tool where it helps. Never make up a result, and call no tool that is not list
 
 {_TOOLS}"""
 _FORM, _JSON_FORM, _XML_FORM = (
-    resolve_protocol(name).form
-    for name in ("react_text_v1", "json_decision_v1", "xml_decision_v1")
+    resolve_protocol(name).form for name in ("react_text_v1", "json_decision_v1", "xml_decision_v1")
 )
 
 REACT_SYSTEM_PROMPT = f"{_STEP_BY_STEP}\n\n{_FORM}"

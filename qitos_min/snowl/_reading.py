@@ -27,16 +27,12 @@ _MOST_FRAMES = 20
 
 
 def attempt(call: Callable[..., Any], *args: Any) -> tuple[Any, Error]:
-    """Return what a call returns, or what it raises; only Ctrl-C is raised.
-
-    An agent's ``SystemExit`` or its own ``CancelledError`` would otherwise end
-    Snowl's whole evaluation.
-    """
+    """Return what a call returns, or what it raises; only Ctrl-C is raised."""
     try:
         return call(*args), None
     except KeyboardInterrupt:
         raise
-    except BaseException as error:
+    except BaseException as error:  # SystemExit would end Snowl's whole evaluation.
         return None, error
 
 
@@ -102,8 +98,7 @@ class Config:
 
 
 class SnowlStop(str, Enum):
-    """Snowl compares the text and asks for ``.value``: a plain str will not do."""
-
+    # Snowl compares the text and asks for ``.value``: a plain str will not do.
     COMPLETED = "completed"
     MAX_STEPS = "max_steps"
     LIMIT_EXCEEDED = "limit_exceeded"
@@ -257,10 +252,11 @@ def _artifacts(source: Any, records: list[Any]) -> list[Row]:
         holders += [*_peek_rows(record, "tool_invocations"), *_peek_rows(record, "action_results")]
     for holder in holders:
         for ref in (*_peek_rows(holder, "artifact_refs"), *_peek_rows(holder, "artifacts")):
-            name, store = peek_text(ref, "artifact_id"), peek_text(ref, "resolver_key")
+            names = ("artifact_id", "resolver_key", "media_type")
+            name, store, kind = (peek_text(ref, field) for field in names)
             if name and store:
-                uri, kind = f"{store}:{name}", peek_text(ref, "media_type") or None
-                found[uri] = {"name": name, "uri": uri, "media_type": kind}
+                uri = f"{store}:{name}"
+                found[uri] = {"name": name, "uri": uri, "media_type": kind or None}
     return list(found.values())
 
 

@@ -17,22 +17,25 @@ from snowl_compat import SnowlCompatError, to_json_value
 from ._reading import described, peek, peek_text
 
 _PERMISSIONS = ("filesystem_read", "filesystem_write", "network", "command")
-_TYPES = {"string": str, "integer": int, "number": float, "boolean": bool, "array": list}
-_TYPES["object"] = dict
+_TYPES = {
+    **{"string": str, "integer": int, "number": float, "boolean": bool},
+    **{"array": list, "object": dict},
+}
 _BY_NAME = inspect.Parameter.KEYWORD_ONLY
 
 
 class SnowlTool:
     """One Snowl tool as a callable that QitOS's registries take.
 
-    A copy of it is its meta, under the mark that QitOS's decorator leaves on a function, so the
-    schema arrives as Snowl wrote it; the attributes up here are what a meta must have
-    besides. Snowl checks a tool's ``required_ops`` against its own environment, so QitOS
-    must not check them again.
+    A copy of it is its meta, under the mark that QitOS's decorator leaves on a function,
+    so the schema arrives as Snowl wrote it; the attributes up here are what a meta must
+    have besides. Snowl checks a tool's ``required_ops`` against its own environment, so
+    QitOS must not check them again.
     """
 
-    timeout_s = output_schema = result_max_chars = rule_scope_builder = None
-    read_only = concurrency_safe = produces_artifact = False
+    prompt = timeout_s = retry_policy = on_failure = None
+    output_schema = result_max_chars = rule_scope_builder = None
+    needs_approval = read_only = concurrency_safe = produces_artifact = False
     requires_user_interaction = supports_background = False
     max_retries = 0
 
@@ -129,8 +132,7 @@ def team_with_tools(team: Any, done: Any, tools: Sequence[SnowlTool]) -> Any:
 
 def _copied(registry: Any) -> Any:
     """A copy with containers of its own."""
-    registry = copy.copy(registry)
-    for name, part in list(vars(registry).items()):
-        if isinstance(part, (dict, list, set)):
-            setattr(registry, name, copy.copy(part))
-    return registry
+    made, kinds = copy.copy(registry), (dict, list, set)
+    own = {name: copy.copy(part) for name, part in vars(made).items() if isinstance(part, kinds)}
+    vars(made).update(own)
+    return made

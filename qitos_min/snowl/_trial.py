@@ -60,10 +60,10 @@ class Trial:
         self.seen = peek(context, "error")
 
     async def run(self, make: Callable[[], Any], turn: threading.Lock | None) -> Told:
-        """Run the agent in a thread that no exit waits for, and tell all of it.
+        """Run the agent in a thread, holding ``turn`` meanwhile, and tell all of it.
 
-        ``turn`` is held meanwhile. When the waiting is cancelled the engine is told to
-        stop, and the thread is left to end by itself.
+        When the waiting is cancelled the engine is told to stop, and the thread, which no
+        exit waits for as it would for those of ``asyncio.to_thread``, ends by itself.
         """
         done: Future[Told] = Future()
         done.set_running_or_notify_cancel()
@@ -76,7 +76,6 @@ class Trial:
             except BaseException as error:  # Raised where it is awaited, Ctrl-C too.
                 done.set_exception(error)
 
-        # Not asyncio.to_thread: the process would wait for its threads at exit.
         threading.Thread(target=work, name="qitos-trial", daemon=True).start()
         try:
             return await asyncio.wrap_future(done)
@@ -97,25 +96,21 @@ class Trial:
                 self.engine.budget = budget
 
     def _tell(self, make: Callable[[], Any]) -> Told:
-        self.result, self.cause = attempt(self._run_made, make)
+        agent, self.cause = attempt(make)
+        own = peek(agent, "tool_registry")
+        if self.cause is None:
+            self.result, self.cause = attempt(self._run_agent, agent)
         if self.cause is not None:
             self.result = peek(self.engine, "last_result") or self.engine
+        if self.tools and is_agent(agent):
+            agent.tool_registry = own
         about = {"engine": self.engine, "cause": self.cause, "seen": self.seen}
         told, error = attempt(lambda: tell(self.result, self.config, **about))
         return told if error is None else tell(None, self.config, cause=error)
 
-    def _run_made(self, make: Callable[[], Any]) -> Any:
-        agent = make()
+    def _run_agent(self, agent: Any) -> Any:
         if not is_agent(agent):
             raise SnowlCompatError(f"expected an agent, the factory gave {kind_of(agent)}")
-        own = peek(agent, "tool_registry")
-        try:
-            return self._run_agent(agent)
-        finally:
-            if self.tools:
-                agent.tool_registry = own
-
-    def _run_agent(self, agent: Any) -> Any:
         settings = {**(self.config.engine_kwargs or {})}
         options = {**(self.config.state_kwargs or {})}
         steps, tooled = self.config.max_steps, None
@@ -155,7 +150,7 @@ def _run_plain(agent: Any, task: str, options: Row, settings: Row) -> Any:
 
 
 def _takes(function: Any, name: str) -> bool:
-    """Whether a function takes a keyword; one that cannot say so does."""
+    """Whether a function takes a keyword; one that is not there, or cannot say so, does."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):

@@ -25,6 +25,7 @@ READS: dict[str, Any] = {
 EDITS: dict[str, Any] = {"permissions": ToolPermission(filesystem_read=True, filesystem_write=True)}
 """The same for one that changes them."""
 
+_STREAMS = ("returncode", "stdout", "stderr")
 _EDIT_CODES = ("ambiguous_edit", "invalid_edit", "stale_file", "text_not_found")
 _CODES = {"read": ("invalid_read_window",), "edit": _EDIT_CODES}
 _PATH_CODES = ("path_outside_workspace", "protected_path")
@@ -71,9 +72,8 @@ def changed(
         files.write_bytes(name, after, expected=before)
     known = {"path": str(name), "replacements": count, "sha256": _sha256(after)}
     output = f"edited {name}: {count} replaced" if output is None else output
-    return ToolResult(
-        output=output, metadata=known, filesystem_changes=[_change(name, after, before)]
-    )
+    changes = [_change(name, after, before)]
+    return ToolResult(output=output, metadata=known, filesystem_changes=changes)
 
 
 def written(files: Any, name: str, text: str, output: Any = None) -> ToolResult:
@@ -94,10 +94,7 @@ def _change(name: str, after: bytes, before: bytes | None = None) -> dict[str, s
 
 
 def ran(
-    processes: Any,
-    command: str,
-    timeout: float,
-    names: tuple[str, ...] = ("returncode", "stdout", "stderr"),
+    processes: Any, command: str, timeout: float, names: tuple[str, ...] = _STREAMS
 ) -> ToolResult:
     """Run a command; of what ``Processes.run`` tells, ``names`` are the output."""
     try:
@@ -105,10 +102,8 @@ def ran(
     except (OSError, ValueError) as error:
         text = f"cannot run the command: {error}"
         return ToolResult.execution_error(code="command_failed", error=text)
-    told: dict[str, Any] = {
-        "output": {name: done.get(name) for name in names},
-        "metadata": {"truncated": bool(done.get("truncated"))},
-    }
+    told: dict[str, Any] = {"output": {name: done.get(name) for name in names}}
+    told["metadata"] = {"truncated": bool(done.get("truncated"))}
     if done["status"] == "success":
         return ToolResult(**told)
     if done["status"] != "error":

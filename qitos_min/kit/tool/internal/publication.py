@@ -118,12 +118,9 @@ class SandboxPublicationTool(BaseTool):
         except (FileRefusal, ArtifactContractError) as error:
             return ToolResult.policy_error(code=error.code, error=str(error))
         except OSError as error:
-            return ToolResult.execution_error(
-                code="publication_failed",
-                error=f"nothing was published: {error.strerror or type(error).__name__}",
-                effect_ref=effect,
-                effect_state="rejected",
-            )
+            text = f"nothing was published: {error.strerror or type(error).__name__}"
+            state = {"effect_ref": effect, "effect_state": "rejected"}
+            return ToolResult.execution_error(code="publication_failed", error=text, **state)
         except _RollbackFailed:
             stuck = {
                 new.name: new.old.name if new.replaces else None for new in outputs if new.stuck
@@ -197,39 +194,34 @@ class SandboxPublicationTool(BaseTool):
 
     def _read_output(self, index: int, name: str, resolver_key: str) -> list[_Output]:
         """One file of the workspace, if there is one of this name."""
-        root = self._env.files.root
-        path = root / name
+        env, path = self._env, self._env.files.root / name
         entry = entry_of(path)
         if entry == "absent":
             return []
-        text = "not one unchanging regular file"
-        conflict = FileRefusal("publication_output_conflict", text, name)
-        if root.resolve() != root or not entry.startswith("file "):
-            raise conflict
-        body, mode = read_regular(path), path.lstat().st_mode
+        regular = entry.startswith("file ") and env.files.root.resolve() == env.files.root
+        body, mode = (read_regular(path), path.lstat().st_mode) if regular else (b"", 0)
         digest = hashlib.sha256(body).hexdigest()
         if entry != f"file {digest}" or not stat.S_ISREG(mode):
-            raise conflict
+            text = "not one unchanging regular file"
+            raise FileRefusal("publication_output_conflict", text, name)
         ref = ArtifactRef(
             artifact_id=f"published-{index}-{digest}",
             resolver_key=resolver_key,
             sha256=digest,
             media_type="application/octet-stream",
             byte_length=len(body),
-            provenance_digest=self._env.input_digest,
+            provenance_digest=env.input_digest,
         )
         # What the source holds by then must be what was copied, or nothing.
-        replaces = name in self._env.input_entries
-        target = self._env.source / name
-        return [_Output(target, body, stat.S_IMODE(mode) & 0o777, ref, replaces)]
+        replaces = name in env.input_entries
+        return [_Output(env.source / name, body, mode & 0o777, ref, replaces)]
 
     def _require_selection(self, found: set[str]) -> None:
-        text = ""
         missing = sorted(set(self._paths) - found)
-        if not self._paths or len({name.casefold() for name in self._paths}) < len(self._paths):
+        distinct = {name.casefold() for name in self._paths}
+        text = f"not in the workspace: {', '.join(missing)}" if missing else ""
+        if not distinct or len(distinct) < len(self._paths):
             text = "name at least one file, each once"
-        elif missing:
-            text = f"not in the workspace: {', '.join(missing)}"
         if text:
             raise FileRefusal("publication_selection_invalid", text)
 

@@ -28,8 +28,6 @@ from ._replies import (
 from ._run import Run
 from .states import RuntimePhase
 
-__all__ = ["decide_with_model"]
-
 
 def decide_with_model(run: Run) -> tuple[Decision, str]:
     """Ask the model of the agent at work what to do; what it said is told too.

@@ -19,17 +19,6 @@ from ..core.tool import ToolSpec
 from ._replies import ModelError, ModelReply, ParseError, ToolCall, read_reply
 from ._text_calls import DECODER, FENCED, OBSERVATION, after, args_of, json_action, read_react
 
-__all__ = [
-    "ModelError",
-    "ModelReply",
-    "ParseError",
-    "Parsed",
-    "Protocol",
-    "ToolCall",
-    "read_reply",
-    "resolve_protocol",
-]
-
 _DEFAULT = "react_text_v1"
 _MAX_OBJECTS = 100
 _DECISION_KEYS = ("mode", "actions", "action", "final_answer")

@@ -10,20 +10,6 @@ from typing import Any, NamedTuple
 from ..core._json import dumps, to_json_value
 from ..core.errors import ErrorCategory, QitosRuntimeError
 
-__all__ = [
-    "CutReplyError",
-    "EmptyReplyError",
-    "ModelError",
-    "ModelReply",
-    "ParseError",
-    "ServerError",
-    "ToolCall",
-    "read_reply",
-    "response_of",
-    "server_error",
-    "usage_of",
-]
-
 # Reasons for the end of a reply other than that the model was done, of OpenAI,
 # Anthropic, Gemini, DeepSeek, Mistral, OpenRouter and vLLM.
 _CUT = re.compile(

@@ -18,16 +18,10 @@ __all__ = ["DelegateTool", "FanoutTool"]
 
 _MAX_DEPTH = 3
 _TASK = {"type": "string", "description": "what the agent is to do"}
-_PARAMETERS = {
-    "task": _TASK,
-    "context": {"type": "string", "description": "what it needs to know"},
-}
+_PARAMETERS = {"task": _TASK, "context": {"type": "string", "description": "what it needs to know"}}
 _PART = {
     "type": "object",
-    "properties": {
-        "agent": {"type": "string", "description": "who is to do it"},
-        "task": _TASK,
-    },
+    "properties": {"agent": {"type": "string", "description": "who is to do it"}, "task": _TASK},
     "required": ["agent", "task"],
 }
 

@@ -161,7 +161,7 @@ class AgentRegistry:
 
     def get_fanout_tool(self) -> Any:
         """Return the tool that gives tasks to several agents."""
-        from ..engine._fanout import FanoutTool
+        from ..engine.delegate import FanoutTool
 
         return FanoutTool(self)
 

@@ -11,8 +11,6 @@ from ..core.task import Task, TaskBudget
 from ._recording import Recording
 from .states import RuntimeBudget
 
-__all__ = ["Budgeted"]
-
 
 class Budgeted(Recording):
     """A run's budget, and what a delegating run around it has left."""

@@ -21,8 +21,6 @@ from ._plain import plain
 from ._run import Run
 from .states import RuntimeEvent, RuntimePhase, StepRecord
 
-__all__ = ["Checkpoints", "restore"]
-
 _FORMAT = "qitos_min.checkpoint/1"
 _WORDS: dict[str, Any] = {"$float": float, "$bytes": base64.b64decode}
 # Attributes of a run that an entry holds as they are, and gives back.

@@ -16,8 +16,6 @@ from ..core._json import dumps
 from ..core.action import Action
 from ..core.history import HistoryMessage
 
-__all__ = ["calls_of", "conversation", "recorded_calls"]
-
 _NO_RESULT = "(no result: the call did not finish)"
 _NO_ANSWER = "(no answer)"
 _NOT_IN_NAMES = re.compile("[^a-zA-Z0-9_-]")

@@ -12,8 +12,6 @@ from ..core.tool_result import ToolResult
 from ._conversation import calls_of
 from ._plain import plain
 
-__all__ = ["TransferTool", "filtered", "handed_over", "last_rounds"]
-
 _SUMMARY_ROUNDS = 3
 _SUMMARY_CHARS = 200
 

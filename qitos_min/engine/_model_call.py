@@ -21,14 +21,12 @@ from ._replies import (
     ModelError,
     ModelReply,
     ParseError,
-    read_reply,
+    reply_in,
     response_of,
     usage_of,
 )
 from ._run import Run
 from .states import RuntimePhase
-
-__all__ = ["decide_with_model"]
 
 
 def decide_with_model(run: Run) -> tuple[Decision, str]:
@@ -42,16 +40,17 @@ def decide_with_model(run: Run) -> tuple[Decision, str]:
     if seat.llm is None:
         raise ModelError(f"agent {seat.name!r} decided nothing and has no model")
     specs = [seat.registry.get(name).spec for name in seat.registry.list_tools()]
-    messages = _messages(run, specs)
+    tools = seat.protocol.tools_argument(specs)
+    messages = _messages(run, specs, write=None if tools else seat.protocol.write)
     run.record.protocol_id = seat.protocol.id
     run.emit(RuntimePhase.DECIDE, stage="model_input", messages=plain(messages))
     for last in (False, True):
         said = ""
         try:
             try:
-                reply = _call(run, messages, specs)
+                reply = _call(run, messages, tools)
             except EmptyReplyError:
-                reply = _call(run, messages, specs)
+                reply = _call(run, messages, tools)
             said = reply.text.strip()
             parsed = _parsed(run, reply)
         except (ParseError, CutReplyError) as error:
@@ -69,8 +68,8 @@ def decide_with_model(run: Run) -> tuple[Decision, str]:
     return parsed.decision, parsed.said
 
 
-def _call(run: Run, messages: list[dict[str, Any]], specs: list[ToolSpec]) -> ModelReply:
-    llm, tools = run.seat.llm, run.seat.protocol.tools_argument(specs)
+def _call(run: Run, messages: list[dict[str, Any]], tools: Any) -> ModelReply:
+    llm = run.seat.llm
     options = {} if tools is None else {"tools": tools}
     sent = [dict(message) for message in messages]
     # The whole response, where calling the model gives only its text.
@@ -81,7 +80,7 @@ def _call(run: Run, messages: list[dict[str, Any]], specs: list[ToolSpec]) -> Mo
     run.charge(usage_of(raw)["total_tokens"])
     run.record.model_response = raw
     run.emit(RuntimePhase.DECIDE, stage="model_output", raw_output=raw)
-    reply = read_reply(raw)
+    reply = reply_in(raw)
     run.record.native_tool_call_used = bool(reply.tool_calls)
     return reply
 
@@ -117,7 +116,7 @@ def _read(run: Run, reply: ModelReply) -> Parsed:
         raise ParseError(str(error)) from error
 
 
-def _messages(run: Run, specs: list[ToolSpec]) -> list[dict[str, Any]]:
+def _messages(run: Run, specs: list[ToolSpec], write: Any) -> list[dict[str, Any]]:
     """System prompt with the tools, the conversation, and what is to be seen now."""
     seat = run.seat
     base = run.modified_prompt
@@ -134,7 +133,7 @@ def _messages(run: Run, specs: list[ToolSpec]) -> list[dict[str, Any]]:
         task=run.task_text,
         system=seat.protocol.system_prompt(base, specs),
         view="\n\n".join(part for part in parts if part.strip()),
-        write=None if seat.protocol.tools_argument(specs) else seat.protocol.write,
+        write=write,
     )
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from ..core._json import to_json_value
 
-__all__ = ["StateView", "exact", "plain"]
-
 _LEVELS = 60
 _MOST_ITEMS = 100_000
 _INT = 2**63

@@ -12,23 +12,13 @@ from html import unescape
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ..core._json import dumps, to_json_value
+from ..core._json import dumps
 from ..core.action import Action
 from ..core.decision import Decision
 from ..core.tool import ToolSpec
+from ._plain import plain
 from ._replies import ModelError, ModelReply, ParseError, ToolCall, read_reply
 from ._text_calls import DECODER, FENCED, OBSERVATION, after, args_of, json_action, read_react
-
-__all__ = [
-    "ModelError",
-    "ModelReply",
-    "ParseError",
-    "Parsed",
-    "Protocol",
-    "ToolCall",
-    "read_reply",
-    "resolve_protocol",
-]
 
 _DEFAULT = "react_text_v1"
 _MAX_OBJECTS = 100
@@ -133,7 +123,7 @@ class Protocol:
             {
                 "name": spec.name.replace(".", "__dot__"),
                 "description": spec.description,
-                "parameters": to_json_value(_schema(spec)),
+                "parameters": plain(_schema(spec)),
             }
             for spec in tools
         ]

@@ -13,8 +13,6 @@ from ..core.errors import ErrorCategory
 from .hooks import listeners
 from .states import RuntimeEvent, RuntimePhase, StepRecord
 
-__all__ = ["LOG", "Recording"]
-
 LOG = logging.getLogger("qitos_min")
 
 

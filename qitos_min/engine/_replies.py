@@ -7,22 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..core._json import dumps, to_json_value
+from ..core._json import dumps
 from ..core.errors import ErrorCategory, QitosRuntimeError
-
-__all__ = [
-    "CutReplyError",
-    "EmptyReplyError",
-    "ModelError",
-    "ModelReply",
-    "ParseError",
-    "ServerError",
-    "ToolCall",
-    "read_reply",
-    "response_of",
-    "server_error",
-    "usage_of",
-]
+from ._plain import plain
 
 # Reasons for the end of a reply other than that the model was done, of OpenAI,
 # Anthropic, Gemini, DeepSeek, Mistral, OpenRouter and vLLM.
@@ -104,7 +91,7 @@ def response_of(value: object) -> dict[str, Any]:
     if isinstance(value, str):
         value = {"content": value}
     if isinstance(value, Mapping) or hasattr(value, "model_dump"):
-        raw = to_json_value(value)
+        raw = plain(value)
         if isinstance(raw, dict):
             return raw
     kind = EmptyReplyError if value is None else ModelError
@@ -119,7 +106,11 @@ def read_reply(value: object) -> ModelReply:
     CutReplyError for one that ended before it said anything, ParseError for a tool
     call without a name.
     """
-    raw = response_of(value)
+    return reply_in(response_of(value))
+
+
+def reply_in(raw: dict[str, Any]) -> ModelReply:
+    """The same, of what ``response_of`` gave."""
     message, finish = _message_in(raw)
     text, calls = _text_in(message.get("content")), tuple(_tool_calls_in(_calls_of(message)))
     cut = finish if isinstance(finish, str) and _CUT.search(finish) else None

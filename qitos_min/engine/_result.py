@@ -15,8 +15,6 @@ from ..core.task import Task, TaskResult
 from .cancellation import CancelMode, CancelToken
 from .states import CriticTrace, HandoffTrace, RuntimeEvent, RuntimePhase, StepRecord
 
-__all__ = ["EngineResult", "StepSummary", "critic_traces", "handoff_traces", "result_of"]
-
 _PREVIEW_CHARS = 200
 _SUCCESS = (StopReason.SUCCESS, StopReason.FINAL, StopReason.ENV_TERMINAL)
 

@@ -29,8 +29,6 @@ from .hooks import HookContext, ToolHookContext
 from .recovery import RecoveryDecision, asked, category_of
 from .states import RuntimePhase, StepRecord
 
-__all__ = ["Run", "Seat"]
-
 _DENIED = ("approval_denied", "approval_required", "permission_denied")
 
 

@@ -19,7 +19,6 @@ from .states import RuntimePhase, StepResult
 if TYPE_CHECKING:
     from .engine import Engine
 
-__all__ = ["EngineSession"]
 
 _FAILURES = (RuntimePhase.DECIDE_ERROR, RuntimePhase.ACT_ERROR)
 

@@ -20,8 +20,6 @@ from .action_executor import ActionExecutor, tool_invocation
 from .cancellation import CancelMode
 from .states import RuntimePhase, action_row
 
-__all__ = ["run_step"]
-
 _TOOL_HOOKS = {"on_before_tool_use", "on_after_tool_use", "on_permission_denied"}
 
 

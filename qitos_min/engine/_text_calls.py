@@ -16,8 +16,6 @@ from ..core.action import Action
 from ..core.decision import Decision
 from ._replies import ParseError
 
-__all__ = ["DECODER", "FENCED", "OBSERVATION", "after", "args_of", "json_action", "read_react"]
-
 # Line breaks inside JSON texts are let through: models write code that way.
 DECODER = json.JSONDecoder(strict=False)
 FENCED = re.compile(r"\s*```[\w-]*\n(.*)\n```\s*", re.DOTALL)

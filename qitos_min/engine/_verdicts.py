@@ -14,8 +14,6 @@ from .critic import critic_name
 from .critic_result import CriticResult
 from .states import RuntimePhase
 
-__all__ = ["check_stop", "critique"]
-
 
 def critique(run: Run) -> bool:
     """Ask every critic; the first stop or retry wins."""

@@ -58,8 +58,9 @@ class RecoveryPolicy:
         if own is not None and self._used[code] >= own:
             return RecoveryDecision(False, False, note="max_recovery_exhausted")
         most = self.max_recoveries_per_run
-        most = own or _MOST if most is None else most
-        if self._used.total() >= most:
+        if most is None and own is None:
+            most = _MOST
+        if most is not None and self._used.total() >= most:
             return RecoveryDecision(False, False, note="max_recovery_exhausted")
         self._used[code] += 1
         return RecoveryDecision(True, True, note=f"recovery {self._used.total()}")

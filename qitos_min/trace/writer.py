@@ -154,15 +154,20 @@ class TraceWriter:
 
     def write_step(self, run_id: str, record: StepRecord) -> None:
         """Add one finished step, and bring it and its events to disk."""
-        self._write_events()
-        self._steps.add([{**record.to_row(), "run_id": run_id}])
+        try:
+            self._write_events()
+            self._steps.add([{**record.to_row(), "run_id": run_id}])
+        except BaseException:  # The run goes on without its trace.
+            self._close()
+            raise
         self._manifest["step_count"] += 1
 
     def finalize(self, result: Any) -> None:
         """Close the files and write the manifest of a finished run."""
-        self._write_events()
-        self._events.close()
-        self._steps.close()
+        try:
+            self._write_events()
+        finally:
+            self._close()
         failures = [result.failure] if result.failure else []
         task_result = result.task_result.to_dict()
         reason = task_result["stop_reason"]
@@ -190,6 +195,10 @@ class TraceWriter:
 
     def _held_file(self) -> str | None:
         return next((name for name in _FILES if (self.run_dir / name).exists()), None)
+
+    def _close(self) -> None:
+        self._events.close()
+        self._steps.close()
 
     def _write_events(self) -> None:
         events, self._waiting = self._waiting, []

@@ -299,15 +299,21 @@ def _write_json(calls: list[tuple[str, str]]) -> str:
 _PROTOCOLS = {
     protocol.id: (protocol, what)
     for protocol, what in (
-        (Protocol("json_decision_v1", _JSON_FORM, _read_json, _write_json), "one JSON object"),
+        (
+            Protocol("json_decision_v1", _JSON_FORM, _read_json, _write_json),
+            "one JSON object, for models that keep to JSON",
+        ),
         (
             Protocol("native_tool_call_v1", None, _read_native, _write_lines),
-            "the server's own tool calls; plain text is the answer",
+            "the server's own tool calls, plain text is the answer; for servers that have them",
         ),
         (
             Protocol(_DEFAULT, _REACT_FORM, read_react, _write_lines),
-            "Thought, Action, Final Answer",
+            "Thought, Action, Final Answer; for models without tool calls",
         ),
-        (Protocol("xml_decision_v1", _XML_FORM, _read_xml, _write_lines), "one <decision> element"),
+        (
+            Protocol("xml_decision_v1", _XML_FORM, _read_xml, _write_lines),
+            "one <decision> element, for models that keep to XML",
+        ),
     )
 }

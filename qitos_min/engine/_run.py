@@ -20,10 +20,9 @@ from ..core.state import StateSchema
 from ..core.task import Task
 from ..core.tool_registry import ToolRegistry
 from ..core.tool_result import ToolResult
-from ._budget import Budgeted
 from ._handoff import filtered, handed_over
 from ._plain import StateView, plain
-from ._recording import LOG
+from ._recording import LOG, Budgeted
 from .cancellation import CancelMode, CancelToken
 from .hooks import HookContext, ToolHookContext
 from .recovery import RecoveryDecision, asked, category_of

@@ -50,8 +50,8 @@ def show(run: str, width: int | None = None) -> int:
     if found is None:
         return 1
     width = max(width or shutil.get_terminal_size().columns, 40)
-    is_terminal = sys.stdout is not None and sys.stdout.isatty()
-    return _put(terminal(found, width, colour=is_terminal and not os.environ.get("NO_COLOR")))
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return _put(terminal(found, width, colour=colour))
 
 
 def _loaded(run: str) -> Run | None:
@@ -63,8 +63,6 @@ def _loaded(run: str) -> Run | None:
 
 
 def _put(text: str) -> int:
-    if sys.stdout is None:
-        return _refused("standard output: cannot be written: it is closed")
     try:
         # UTF-8 whatever the locale says.
         sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))
@@ -76,6 +74,5 @@ def _put(text: str) -> int:
 
 
 def _refused(line: str) -> int:
-    if sys.stderr is not None:
-        sys.stderr.buffer.write(f"{printable(line)}\n".encode("utf-8", "backslashreplace"))
+    sys.stderr.buffer.write(f"{printable(line)}\n".encode("utf-8", "backslashreplace"))
     return 1

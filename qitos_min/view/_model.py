@@ -317,13 +317,15 @@ def calls(step: Step) -> list[Call]:
         name = words(action.get("name") or row.get("tool_name") or "also returned")
         status = words(row.get("status") or _mapping(result).get("status") or "")
         error = words(row.get("error") or "")
+        if error and isinstance(result, dict):
+            result = result.get("output", result)  # The rest repeats what the call says.
         began, seconds = (begins[n], taken[n]) if n < len(rows) else (step.acted, None)
         found.append(Call(name, action.get("args"), status, error, result, began, seconds))
     return found
 
 
 def _latency(row: Mapping[str, Any]) -> float | None:
-    value = row.get("latency_ms")
+    value: Any = row.get("latency_ms")
     return value / 1000 if _is_number(value) and value >= 0 else None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -65,8 +65,8 @@ def _run(run: Run, prefix: str, several: bool) -> Iterator[str]:
         yield _section("Steps", "".join(_steps(run, prefix, limit)))
     heads = ("step", "from", "to", "context", "messages")
     yield _section("Handoffs", _table("Handoffs", heads, cells(run, "handoff_traces")))
-    heads = ("tool", "may use", "notes", "description")
-    yield _section("Tools", _table("Tools", heads, run.tools))
+    kinds = ("tool", "may use", "notes", "description")
+    yield _section("Tools", _table("Tools", kinds, run.tools))
     yield _section("Configuration", _pairs(run.configuration))
     issues = [(issue["path"], issue["message"]) for issue in run.payload["run"]["issues"]]
     yield _section("Issues", _table("Issues", ("where", "what"), issues))
@@ -178,9 +178,9 @@ def _step(step: Step, limit: int) -> Iterator[str]:
         yield "<h4>state</h4>\n" + _table("State changes", ("field", "before", "after"), rows)
     for row in step.critics:
         score = "no score" if row["score"] is None else words(row["score"])
-        told = f"{row['critic_name']}: {row['action']}, {score}. {words(row['reason'])}"
+        verdict = f"{row['critic_name']}: {row['action']}, {score}. {words(row['reason'])}"
         kind = row["action"] if row["action"] in _LEGEND else ""
-        yield f'<p class="verdict {kind}">{_text(shortened(told, limit))}</p>\n'
+        yield f'<p class="{kind}">{_text(shortened(verdict, limit))}</p>\n'
         yield _block(row["instruction_patch"], limit, "instruction")
 
 

@@ -213,7 +213,7 @@ def test_reflection_asks_twice_and_then_stops(made):
 def test_react_reflection_notes_what_failed():
     state = StateSchema(task="t")
     critic.ReActSelfReflectionCritic().evaluate(state, ACT, [FAILED])
-    assert state.metadata["self_reflections"] == ["add(a=1) failed: no file"]
+    assert state.metadata["self_reflections"] == ["add(a='x') failed: no file"]
 
 
 def test_a_critic_that_lets_pass():

@@ -75,7 +75,7 @@ class Work:
     def __init__(self, threads: RunThreads, call: Callable[[], Any] | None = None) -> None:
         self.threads = threads
         self.found: _Outcome | None = None
-        self.changed = _Signals()
+        self.changed = SimpleQueue()
         self.tasks: set[Any] = set()  # Its coroutines; only the thread of the loop changes the set.
         self.loop: _Loop | None = None
         self.is_left = False
@@ -98,7 +98,7 @@ class Work:
         loop = self.threads.loop()
         if loop is None or loop.is_here():
             return settled_alone(value)
-        self.loop, done = loop, _Signals()
+        self.loop, done = loop, SimpleQueue()
 
         async def settle() -> None:
             done.put(await _found(value))

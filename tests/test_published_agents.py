@@ -121,8 +121,6 @@ def test_a_workspace_that_is_not_there_is_made(tmp_path):
     assert (tmp_path / "new" / "place").is_dir()
 
 
-
-
 @pytest.mark.parametrize("parser", [None, "XmlDecisionParser"])
 def test_texts_in_xml_take_the_types_of_the_tool(parser):
     got = []

@@ -92,6 +92,8 @@ def test_the_example_says_what_happened(kept):
     ):  # fmt: skip
         assert words in page.text, words
     assert [tag for tag in page.tags if re.fullmatch("h[1-6]|main|header", tag)][:3] == ["main", "header", "h1"]
+    heads = [int(tag[1]) for tag in page.tags if re.fullmatch("h[1-6]", tag)]
+    assert heads[0] == 1 and all(after - head <= 1 for head, after in zip(heads, heads[1:]))
     assert page.tags.count("details") == 6 and text.count(" open>") == 1
     assert 'id="r1-s1" open' in text  # The step that was sent back.
     assert "default-src 'none'" in text

@@ -35,9 +35,9 @@ STYLE = (
 body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
 main{max-width:1120px;margin:0 auto;padding:24px 20px 60px;overflow-wrap:anywhere}
 h1{font-size:26px;line-height:1.25;margin:0 0 12px}
-h2{font-size:22px;margin:40px 0 12px;border-top:2px solid var(--rule);padding-top:20px}
-h3{font-size:18px;margin:34px 0 10px}
-h4{font-size:13px;margin:12px 0 4px;color:var(--soft)}
+*+article h1{margin-top:40px;border-top:2px solid var(--rule);padding-top:20px}
+h2{font-size:18px;margin:34px 0 10px}
+h3{font-size:13px;margin:12px 0 4px;color:var(--soft)}
 a{color:var(--link)}
 small,.left,dt,th{color:var(--soft)}
 pre,code{font:13px/1.45 ui-monospace,monospace}

@@ -12,89 +12,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .core import (
-        Action,
-        AgentModule,
-        AgentRegistry,
-        AgentSpec,
-        BaseTool,
-        BenchmarkRunResult,
-        ContextStrategy,
-        Decision,
-        Env,
-        EnvSpec,
-        ExperimentSpec,
-        HandoffContext,
-        History,
-        HistoryPolicy,
-        Memory,
-        Observation,
-        QitosRuntimeError,
-        RunSpec,
-        StateAdapter,
-        StateSchema,
-        StopReason,
-        Task,
-        TaskBudget,
-        TaskResource,
-        TaskResult,
-        ToolMeta,
-        ToolPermission,
-        ToolRegistry,
-        ToolResult,
-        function_tool,
-        tool,
-    )
+        Action, AgentModule, AgentRegistry, AgentSpec, BaseTool, BenchmarkRunResult,
+        ContextStrategy, Decision, Env, EnvSpec, ExperimentSpec, HandoffContext, History,
+        HistoryPolicy, Memory, Observation, QitosRuntimeError, RunSpec, StateAdapter, StateSchema,
+        StopReason, Task, TaskBudget, TaskResource, TaskResult, ToolMeta, ToolPermission,
+        ToolRegistry, ToolResult, function_tool, tool,
+    )  # fmt: skip
     from .engine import ContextConfig, Engine, EngineResult, RuntimeBudget, StepSummary
 
 __all__ = [
-    "Action",
-    "AgentModule",
-    "AgentRegistry",
-    "AgentSpec",
-    "BaseTool",
-    "BenchmarkRunResult",
-    "ContextConfig",
-    "ContextStrategy",
-    "Decision",
-    "Engine",
-    "EngineResult",
-    "Env",
-    "EnvSpec",
-    "ExperimentSpec",
-    "HandoffContext",
-    "History",
-    "HistoryPolicy",
-    "Memory",
-    "Observation",
-    "QitosRuntimeError",
-    "RunSpec",
-    "RuntimeBudget",
-    "StateAdapter",
-    "StateSchema",
-    "StepSummary",
-    "StopReason",
-    "Task",
-    "TaskBudget",
-    "TaskResource",
-    "TaskResult",
-    "ToolMeta",
-    "ToolPermission",
-    "ToolRegistry",
-    "ToolResult",
-    "function_tool",
-    "tool",
-]
+    "Action", "AgentModule", "AgentRegistry", "AgentSpec", "BaseTool", "BenchmarkRunResult",
+    "ContextConfig", "ContextStrategy", "Decision", "Engine", "EngineResult", "Env", "EnvSpec",
+    "ExperimentSpec", "HandoffContext", "History", "HistoryPolicy", "Memory", "Observation",
+    "QitosRuntimeError", "RunSpec", "RuntimeBudget", "StateAdapter", "StateSchema", "StepSummary",
+    "StopReason", "Task", "TaskBudget", "TaskResource", "TaskResult", "ToolMeta", "ToolPermission",
+    "ToolRegistry", "ToolResult", "function_tool", "tool",
+]  # fmt: skip
 
 __version__ = "0.1.0"
 
 _PACKAGES = ("core", "engine", "kit", "models", "render", "snowl", "trace", "view")
-_HOME = {
-    **dict.fromkeys(__all__, "core"),
-    **dict.fromkeys(
-        ("ContextConfig", "Engine", "EngineResult", "RuntimeBudget", "StepSummary"), "engine"
-    ),
-}
-"""The package of each name."""
+_ENGINE = ("ContextConfig", "Engine", "EngineResult", "RuntimeBudget", "StepSummary")
+_HOME = {**dict.fromkeys(__all__, "core"), **dict.fromkeys(_ENGINE, "engine")}  # Its package.
 
 
 def __getattr__(name: str) -> Any:

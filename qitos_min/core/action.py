@@ -12,7 +12,6 @@ from ._limits import check_count, check_timeout
 
 __all__ = ["Action", "ActionExecutionPolicy", "ActionKind", "ActionResult", "ActionStatus"]
 
-_MODES = ("serial", "sequential", "parallel")
 _SPELLINGS = {"action": "name", "arguments": "args", "id": "action_id"}
 
 
@@ -60,17 +59,13 @@ class Action(Record):
         check_count(self.max_retries, "max_retries", least=0)
 
     def __getitem__(self, key: str) -> Any:
-        name = _SPELLINGS.get(key, key)
-        if name not in self.__dataclass_fields__:
+        if key not in _SPELLINGS and key not in self.__dataclass_fields__:
             raise KeyError(key)
-        return getattr(self, name)
+        return getattr(self, _SPELLINGS.get(key, key))
 
     def get(self, key: str, default: Any = None) -> Any:
         """The field of that name, or ``default`` when there is none."""
-        try:
-            return self[key]
-        except KeyError:
-            return default
+        return getattr(self, _SPELLINGS.get(key, key), default)
 
     @classmethod
     def from_dict(cls, payload: Mapping[str, Any]) -> Action:
@@ -84,8 +79,7 @@ class Action(Record):
             raise TypeError(f"an action must be a mapping, got {type(payload).__qualname__}")
         spelt = {_SPELLINGS.get(name, name): value for name, value in payload.items()}
         known = {**spelt, **payload}
-        name = known.get("name")
-        if not isinstance(name, str) or not name:
+        if not isinstance(name := known.get("name"), str) or not name:
             raise ValueError(f"an action needs a non-empty text 'name', got {name!r}")
         given = {n: v for n, v in known.items() if n in cls.__dataclass_fields__}
         return cls(**{n: v for n, v in given.items() if v is not None})
@@ -122,8 +116,8 @@ class ActionExecutionPolicy:
     """When given, only these tools may run together."""
 
     def __post_init__(self) -> None:
-        if self.mode not in _MODES:
-            raise ValueError(f"unknown mode {self.mode!r}, expected one of {', '.join(_MODES)}")
+        if self.mode not in (modes := ("serial", "sequential", "parallel")):
+            raise ValueError(f"unknown mode {self.mode!r}, expected one of {', '.join(modes)}")
         check_count(self.max_concurrency, "max_concurrency", least=1)
         names = self.parallel_tool_names
         if isinstance(names, str) or not all(isinstance(name, str) for name in names or ()):

@@ -22,9 +22,8 @@ ObservationT = TypeVar("ObservationT")
 class AgentModule(ABC, Generic[StateT, ObservationT, ActionT]):
     """An agent: how it begins, decides and takes in what happened.
 
-    ``name`` may be a class or instance attribute, or a keyword; it is the
-    class's name otherwise. Keywords that are not named here are kept in
-    ``config``.
+    ``name`` may be an attribute or a keyword; it is the class's name otherwise. Keywords that
+    are not named here are kept in ``config``.
     """
 
     name: str | None = None
@@ -41,17 +40,12 @@ class AgentModule(ABC, Generic[StateT, ObservationT, ActionT]):
         **config: Any,
     ) -> None:
         self.tool_registry = ToolRegistry() if tool_registry is None else tool_registry
-        if toolset is not None:
-            many = toolset if isinstance(toolset, (list, tuple)) else [toolset]
-            for item in many:
-                self.tool_registry.include(item)
-        self.toolset = toolset
-        self.llm = llm
-        self.model_parser = model_parser
-        self.model_protocol = model_protocol
-        self.memory = memory
-        self.history = history
-        self.config = config
+        many = toolset if isinstance(toolset, (list, tuple)) else [toolset]
+        for item in many if toolset is not None else ():
+            self.tool_registry.include(item)
+        self.toolset, self.llm, self.config = toolset, llm, config
+        self.model_parser, self.model_protocol = model_parser, model_protocol
+        self.memory, self.history = memory, history
         if config.get("name") or not self.name:
             self.name = config.get("name") or type(self).__name__
 
@@ -76,16 +70,9 @@ class AgentModule(ABC, Generic[StateT, ObservationT, ActionT]):
         return f"Task: {getattr(state, 'task', '')}"
 
     def build_system_prompt(self, state: Any) -> str | None:
-        """Return the model's instructions, or None for none.
-
-        By default the texts of the four hooks below, with an empty line between them.
-        """
-        hooks = (
-            self.base_persona_prompt,
-            self.task_policy_prompt,
-            self.tool_usage_hint_prompt,
-            self.extra_instructions_prompt,
-        )
+        """Return the model's instructions, or None; by default the texts of the hooks below."""
+        hooks = [self.base_persona_prompt, self.task_policy_prompt]
+        hooks += [self.tool_usage_hint_prompt, self.extra_instructions_prompt]
         return "\n\n".join(text for hook in hooks if (text := hook(state))) or None
 
     def base_persona_prompt(self, state: Any) -> str:
@@ -169,36 +156,42 @@ class AgentModule(ABC, Generic[StateT, ObservationT, ActionT]):
         return result if return_state else result.final_result
 
 
-_ENGINE_OPTIONS = (
-    "hooks render_hooks env parser protocol search critics stop_criteria "
-    "history_policy context_config".split()
-)
-
-
 def _engine_settings(agent: AgentModule[Any, Any, Any], given: dict[str, Any]) -> dict[str, Any]:
     """What the options of ``run`` are to ``Engine``; takes its own out of state_kwargs."""
     from ..engine.engine import Engine
     from ..engine.states import RuntimeBudget
+    from .spec import ExperimentSpec, RunSpec
 
-    settings = {n: given[n] for n in _ENGINE_OPTIONS if given[n] is not None}
-    settings.update(given["engine_kwargs"] or {})
     others, max_steps = given["state_kwargs"], given["max_steps"]
-    for name in inspect.signature(Engine).parameters:
-        if name in others:
-            settings[name] = others.pop(name)
-    names = ("run_spec", "experiment_spec")
-    specs = {name: given[name] for name in names if given[name] is not None}
+    names = inspect.signature(Engine).parameters
+    settings = {name: given[name] for name in names if given.get(name) is not None}
+    settings.update(given["engine_kwargs"] or {})
+    settings.update({name: others.pop(name) for name in names if name in others})
+    kinds: dict[str, Any] = {"run_spec": RunSpec, "experiment_spec": ExperimentSpec}
+    known = {name: kind for name, kind in kinds.items() if given[name] is not None}
+    specs = {name: kind.from_value(given[name]).to_dict() for name, kind in known.items()}
     trace, render = given["trace"], given["render"]
-    if trace or (specs and trace is None):
-        prefix = given["trace_prefix"] or _file_name(agent.name)
-        settings["trace_writer"] = _trace_writer(trace, given["trace_logdir"], prefix, specs)
+    if trace is True or (specs and trace is None):
+        from ..trace.writer import TraceWriter
+
+        own_name = "".join(c if c.isalnum() or c in "_-" else "_" for c in str(agent.name))
+        folder = f"{given['trace_prefix'] or own_name}_{datetime.now():%Y%m%d_%H%M%S_%f}"
+        settings["trace_writer"] = TraceWriter(
+            str(Path(given["trace_logdir"])), folder, metadata=specs
+        )
+    elif trace:
+        settings["trace_writer"] = trace
     if render:
-        shown = _renderers(render, given["theme"])
+        from ..render import ClaudeStyleHook
+
+        shown = ClaudeStyleHook(theme=given["theme"]) if render is True else render
+        shown = shown if isinstance(shown, (list, tuple)) else [shown]
         settings["render_hooks"] = [*settings.get("render_hooks", ()), *shown]
     if max_steps is not None:
         budget = settings.get("budget") or RuntimeBudget()
         settings["budget"] = replace(budget, max_steps=max_steps)
-        if _takes(agent.init_state, "max_steps"):
+        taken = inspect.signature(agent.init_state).parameters
+        if "max_steps" in taken or any(p.kind is p.VAR_KEYWORD for p in taken.values()):
             others["max_steps"] = max_steps
     if given["workspace"] is not None:
         Path(given["workspace"]).mkdir(parents=True, exist_ok=True)
@@ -207,35 +200,3 @@ def _engine_settings(agent: AgentModule[Any, Any, Any], given: dict[str, Any]) -
 
             settings["env"] = HostEnv(given["workspace"])
     return settings
-
-
-def _trace_writer(trace: Any, logdir: str, name: str, specs: dict[str, Any]) -> Any:
-    """The writer given, or one for a new folder below ``logdir``."""
-    if trace not in (True, None):
-        return trace
-    from ..trace.writer import TraceWriter
-    from .spec import ExperimentSpec, RunSpec
-
-    kinds: Any = {"run_spec": RunSpec, "experiment_spec": ExperimentSpec}
-    told = {name: kinds[name].from_value(spec).to_dict() for name, spec in specs.items()}
-    folder = f"{name}_{datetime.now():%Y%m%d_%H%M%S_%f}"
-    return TraceWriter(str(Path(logdir)), folder, metadata=told)
-
-
-def _renderers(render: Any, theme: str) -> list[Any]:
-    """The hooks that print a run."""
-    if render is not True:
-        return list(render) if isinstance(render, (list, tuple)) else [render]
-    from ..render import ClaudeStyleHook
-
-    return [ClaudeStyleHook(theme=theme)]
-
-
-def _file_name(name: Any) -> str:
-    return "".join(c if c.isalnum() or c in "_-" else "_" for c in str(name))
-
-
-def _takes(function: Any, name: str) -> bool:
-    """Whether a function can be called with a keyword of that name."""
-    parameters = inspect.signature(function).parameters
-    return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())

@@ -43,8 +43,7 @@ class HandoffContext(Record):
 
     def __post_init__(self) -> None:
         self.strategy = ContextStrategy(self.strategy)
-        names = self.shared_state_fields
-        if isinstance(names, str):
+        if isinstance(names := self.shared_state_fields, str):
             raise TypeError(f"shared_state_fields must be a list of names, got {names!r}")
         if self.max_history_rounds is not None:
             check_count(self.max_history_rounds, "max_history_rounds", least=0)
@@ -104,9 +103,8 @@ class AgentRegistry:
     def register(self, spec: AgentSpec) -> AgentRegistry:
         """Add a spec and return the registry.
 
-        A second spec of the same name, or with the same handoff tool, is a
-        ``ValueError``; so is one without a name, and anything but an
-        ``AgentSpec`` is a ``TypeError``.
+        Raises ``ValueError`` for one without a name, or for a name or handoff tool that is
+        taken, ``TypeError`` for anything but an ``AgentSpec``.
         """
         if not isinstance(spec, AgentSpec):
             raise TypeError(f"expected an AgentSpec, got {type(spec).__name__}")
@@ -114,9 +112,8 @@ class AgentRegistry:
             raise ValueError(f"an agent spec needs a name, got {spec.name!r}")
         if spec.name in self._specs:
             raise ValueError(f"an agent named {spec.name!r} is registered already")
-        shared = spec.handoff_tool_name
         for other in self:
-            if other.handoff_tool_name == shared:
+            if other.handoff_tool_name == (shared := spec.handoff_tool_name):
                 both = f"{other.name!r} and {spec.name!r}"
                 raise ValueError(f"agents {both} would share the handoff tool {shared!r}")
         self._specs[spec.name] = spec
@@ -145,11 +142,9 @@ class AgentRegistry:
         """Return the first spec of an agent object, or None."""
         return next((spec for spec in self if spec.agent is agent), None)
 
-    # The tools are imported upward, so not at module level.
-
     def get_delegate_tools(self) -> list[Any]:
         """Return a ``delegate_to_<name>`` tool for each agent."""
-        from ..engine.delegate import DelegateTool
+        from ..engine.delegate import DelegateTool  # Upward, so not at module level.
 
         return [DelegateTool(spec) for spec in self]
 

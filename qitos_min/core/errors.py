@@ -7,17 +7,10 @@ from enum import Enum
 from typing import Any
 
 __all__ = [
-    "ErrorCategory",
-    "ModelExecutionError",
-    "ParseExecutionError",
-    "QitosRuntimeError",
-    "RuntimeErrorInfo",
-    "StateExecutionError",
-    "StopReason",
-    "SystemExecutionError",
-    "ToolExecutionError",
-    "classify_exception",
-]
+    "ErrorCategory", "ModelExecutionError", "ParseExecutionError", "QitosRuntimeError",
+    "RuntimeErrorInfo", "StateExecutionError", "StopReason", "SystemExecutionError",
+    "ToolExecutionError", "classify_exception",
+]  # fmt: skip
 
 
 class ErrorCategory(str, Enum):
@@ -83,11 +76,9 @@ class QitosRuntimeError(Exception):
         self, message: str | RuntimeErrorInfo, category: ErrorCategory = ErrorCategory.SYSTEM
     ) -> None:
         self.info = message if isinstance(message, RuntimeErrorInfo) else None
-        if isinstance(message, RuntimeErrorInfo):
-            category, message = message.category, message.message
-        super().__init__(message)
-        self.message = message
-        self.category = category
+        self.message = message if self.info is None else self.info.message
+        self.category = category if self.info is None else self.info.category
+        super().__init__(self.message)
 
 
 class ModelExecutionError(QitosRuntimeError):

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 
 __all__ = ["AttemptIdentity"]
 
-_VALUE = r"attempt_[0-9a-f]{16,64}"
-_WORDS = "'attempt_' followed by 16 to 64 lower-case hexadecimal digits"
-
 
 @dataclass(frozen=True)
 class AttemptIdentity:
@@ -22,8 +19,10 @@ class AttemptIdentity:
     value: str  # ``attempt_`` and 16 to 64 lower-case hexadecimal digits.
 
     def __post_init__(self) -> None:
-        if not isinstance(self.value, str) or not re.fullmatch(_VALUE, self.value):
-            raise ValueError(f"an attempt identity must be {_WORDS}")
+        text = self.value if isinstance(self.value, str) else ""
+        if not re.fullmatch(r"attempt_[0-9a-f]{16,64}", text):
+            words = "'attempt_' followed by 16 to 64 lower-case hexadecimal digits"
+            raise ValueError(f"an attempt identity must be {words}")
 
     @classmethod
     def generate(cls) -> AttemptIdentity:

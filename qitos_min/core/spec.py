@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
+from .. import __version__
 from ._contract import Record
 from ._json import dumps
 
@@ -16,8 +17,6 @@ _Kind = TypeVar("_Kind", bound="_Spec")
 
 
 class _Spec(Record):
-    """A record that is also read from a mapping."""
-
     @classmethod
     def from_value(cls: type[_Kind], value: Any) -> _Kind:
         """The record itself, or that of a mapping; unknown keys go into ``metadata``.
@@ -29,17 +28,10 @@ class _Spec(Record):
         if not isinstance(value, Mapping):
             raise TypeError(f"expected a {cls.__name__} or a mapping, got {type(value).__name__}")
         known = {item.name for item in fields(cls)}  # type: ignore[arg-type]
-        given = {name: value[name] for name in known if name in value}
-        further = {name: item for name, item in value.items() if name not in known}
-        if further:
+        given = {name: item for name, item in value.items() if name in known}
+        if further := {name: item for name, item in value.items() if name not in known}:
             given["metadata"] = {**given.get("metadata", {}), **further}
         return cls(**given)
-
-
-def _version() -> str:
-    from .. import __version__
-
-    return __version__
 
 
 @dataclass
@@ -56,7 +48,7 @@ class RunSpec(_Spec):
     seed: int | None = None
     stop_criteria: list[str] = field(default_factory=list)
     git_sha: str | None = None
-    package_version: str = field(default_factory=_version)
+    package_version: str = __version__
     trace_schema_version: str = "v1"
     benchmark_name: str | None = None
     benchmark_split: str | None = None

@@ -49,22 +49,20 @@ class StateSchema:
     def from_dict(cls, payload: dict[str, Any], strict: bool = True) -> StateSchema:
         """Return the state that ``to_dict`` wrote, in the types of its annotations.
 
-        Unknown keys are a ``StateValidationError``, or left out when not
-        ``strict``; so is a payload that is no dict. A newer ``schema_version``, and a
-        value that does not fit the type of its field, is a ``StateMigrationError``.
+        Unknown keys are a ``StateValidationError``, or left out when not ``strict``; so is a
+        payload that is no dict. A newer ``schema_version``, and a value that does not fit
+        the type of its field, is a ``StateMigrationError``.
         """
         if not isinstance(payload, dict):
             raise StateValidationError(f"a state must be a dict, got {type(payload).__name__}")
         known = {f.name: f for f in fields(cls)}
-        version = payload.get("schema_version", 1)
-        newest = known["schema_version"].default
+        version, newest = payload.get("schema_version", 1), known["schema_version"].default
         if isinstance(version, int) and version > newest:
-            text = f"state version {version} is not known; known: up to {newest}"
-            raise StateMigrationError(text)
-        unknown = sorted(set(payload) - set(known), key=str)
-        if unknown and strict:
-            text = f"unknown state field {unknown[0]!r} of {cls.__name__}"
-            raise StateValidationError(text, unknown[0])
+            raise StateMigrationError(
+                f"state version {version} is not known; known: up to {newest}"
+            )
+        for name in sorted(set(payload) - set(known), key=str) if strict else ():
+            raise StateValidationError(f"unknown state field {name!r} of {cls.__name__}", name)
         state = restored_state(cls, {k: v for k, v in payload.items() if k in known})
         state.validate()
         return state
@@ -108,8 +106,7 @@ def restored_state(kind: type, saved: dict[str, Any]) -> Any:
     except Misfit as fault:
         name = fault.place.lstrip(".")
         what = f"field {name!r} of {kind.__name__}" if name else f"{kind.__name__}"
-        text = f"state {what} cannot be restored: it {fault}"
-        raise StateMigrationError(text, name) from None
+        raise StateMigrationError(f"state {what} cannot be restored: it {fault}", name) from None
 
 
 # Per field: its type in words, its type, its least value.

@@ -67,8 +67,7 @@ class Task(Record):
 
     def validate(self) -> None:
         """Raise ``ValueError`` when there is nothing to do, or for a bad budget."""
-        for name in ("id", "objective"):
-            value = getattr(self, name)
+        for name, value in (("id", self.id), ("objective", self.objective)):
             if not isinstance(value, str) or not value.strip():
                 raise ValueError(f"a task needs a text {name!r}, got {value!r}")
         if self.budget is not None:

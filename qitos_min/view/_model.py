@@ -16,8 +16,6 @@ from snowl_compat import build_payload, read_run
 
 from ._words import words
 
-__all__ = ["Run", "Step", "calls", "cells", "load"]
-
 _EDGE = 200
 """Steps at either end of a run that are shown whatever happened in them."""
 _SHOWN = {

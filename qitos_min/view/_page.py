@@ -11,8 +11,6 @@ from ._model import Run, Step, calls, cells
 from ._style import STYLE
 from ._words import duration, printable, shortened, words
 
-__all__ = ["page"]
-
 _LONGEST = 4000
 """Characters of a text of a step; fewer on a page of thousands of steps."""
 _ROOM = 6_000_000

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["COLOURS", "STYLE"]
-
 COLOURS = {
     "paper": ("#ffffff", "#14181f"),
     "raised": ("#f3f5f8", "#1e2530"),

@@ -13,8 +13,6 @@ from typing import Any
 from ._model import Run, Step, calls
 from ._words import duration, printable, words
 
-__all__ = ["COLOURS", "SCORES", "SIGNS", "bars", "nice_step", "score_lines", "scores", "timeline"]
-
 COLOURS = 6
 """Classes ``c0`` to ``c5`` of the page's style."""
 SCORES = {"top": 24, "height": 150}

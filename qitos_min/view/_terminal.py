@@ -9,8 +9,6 @@ from unicodedata import combining, east_asian_width
 from ._model import Run, Step, calls, cells
 from ._words import duration, printable, shortened, words
 
-__all__ = ["terminal"]
-
 _MOST_ROWS = 50
 _LONGEST = 1000
 _COLOURS = {"part": "1", "error": "31", "retry": "33", "stop": "31", "handoff": "36"}

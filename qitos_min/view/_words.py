@@ -7,8 +7,6 @@ from typing import Any
 
 from snowl_compat import dumps
 
-__all__ = ["duration", "printable", "shortened", "words"]
-
 
 def duration(seconds: float) -> str:
     """Return seconds as people say them: ``0.4 ms``, ``12 ms``, ``3.2 s``, ``4 min 5 s``."""

@@ -138,16 +138,16 @@ def test_prompts_have_the_names_that_agents_fill_in(name, names):
     assert filled.count("@@") == len(names) and "{{" not in filled
 
 
-ACT = Decision.act([Action("add", {"a": 1})], rationale="why")
+ACT = Decision.act([Action("add", {"a": "x"})], rationale="why")
 FINAL = Decision.final("42", rationale="why")
 FORMS = {
-    "ReActTextParser": ("Thought: why\nAction: add(a=1)", "Thought: why\nFinal Answer: 42"),
+    "ReActTextParser": ("Thought: why\nAction: add(a='x')", "Thought: why\nFinal Answer: 42"),
     "JsonDecisionParser": (
-        '{"thought": "why", "action": {"name": "add", "args": {"a": 1}}}',
+        '{"thought": "why", "action": {"name": "add", "args": {"a": "x"}}}',
         '```json\n{"thought": "why", "final_answer": "42"}\n```',
     ),
     "XmlDecisionParser": (
-        '<decision mode="act"><think>why</think><action name="add"><arg name="a">1</arg>'
+        '<decision mode="act"><think>why</think><action name="add"><arg name="a">x</arg>'
         "</action></decision>",
         "<decision><think>why</think><final_answer>42</final_answer></decision>",
     ),
@@ -213,7 +213,7 @@ def test_reflection_asks_twice_and_then_stops(made):
 def test_react_reflection_notes_what_failed():
     state = StateSchema(task="t")
     critic.ReActSelfReflectionCritic().evaluate(state, ACT, [FAILED])
-    assert state.metadata["self_reflections"] == ["add(a=1) failed: no file"]
+    assert state.metadata["self_reflections"] == ["add(a='x') failed: no file"]
 
 
 def test_a_critic_that_lets_pass():

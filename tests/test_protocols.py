@@ -49,9 +49,9 @@ def test_unknown_protocol_lists_the_known_ones(name):
     with pytest.raises(ValueError) as caught:
         resolve_protocol(name)
     assert str(caught.value) == (
-        f"unknown protocol {name!r}, expected one of json_decision_v1 (one JSON object), "
-        "native_tool_call_v1 (the server's own tool calls; plain text is the answer), "
-        "react_text_v1 (Thought, Action, Final Answer), xml_decision_v1 (one <decision> element)"
+        f"unknown protocol {name!r}, expected one of json_decision_v1 (one JSON object, for models that keep to JSON), "
+        "native_tool_call_v1 (the server's own tool calls, plain text is the answer; for servers that have them), "
+        "react_text_v1 (Thought, Action, Final Answer; for models without tool calls), xml_decision_v1 (one <decision> element, for models that keep to XML)"
     )
 
 
@@ -184,6 +184,8 @@ JSON_REPLIES = {
         final({"a": [1]}),
     ),
     "answer 0": ('{"mode": "final", "final_answer": 0}', final(0)),
+    "other key": ('{"thought": "t", "final": "x"}', final("x", "t")),
+    "third key": ('{"action": "finish", "answer": "x"}', final("x")),
     "empty answer": ('{"mode": "final", "final_answer": ""}', final("")),
     "wait": ('{"mode": "wait", "thought": "later"}', ("wait", None, "later")),
 }
@@ -204,17 +206,24 @@ XML_REPLIES = {
     "act": (
         'Well:\n<decision mode="act"><think>t</think><action name="a"><arg name="x">1</arg>'
         '<arg name="y">b &lt; c</arg></action><action name="b"/></decision>',
-        act(("a", {"x": 1, "y": "b < c"}), ("b", {}), why="t"),
+        act(("a", {"x": "1", "y": "b < c"}), ("b", {}), why="t"),
     ),
     "over lines": (
         '<decision mode="act">\n<action name="a">\n<arg name="x">[1,\n2]</arg>\n</action>\n'
         "</decision>",
-        act(("a", {"x": [1, 2]})),
+        act(("a", {"x": "[1,\n2]"})),
     ),
     "final": (
         '<decision mode="final"><final_answer>4 &amp; 2</final_answer></decision>',
         final("4 & 2"),
     ),
+    "parts alone": (
+        '<think>t</think><action name="a"><arg name="x">1</arg></action>',
+        act(("a", {"x": "1"})),
+    ),
+    "a call": ("<action>a(x=1, y='&lt;')</action>", act(("a", {"x": 1, "y": "<"}))),
+    "an answer": ("<decision><think>t</think><final>42</final></decision>", final("42", "t")),
+    "an answer alone": ("So: <final_answer>42</final_answer>", final("42")),
     "no mode": ("<decision><final_answer>42</final_answer></decision>", final("42")),
     "wait": ('<decision mode="wait"/>', ("wait", None, None)),
 }
@@ -258,8 +267,8 @@ BAD_JSON = {
         "Expecting ',' delimiter: line 1 column 68 (char 67)",
     ),
     "no decision": (
-        '{"answer": 42}',
-        "a JSON object without 'mode', its keys are ['answer']",
+        '{"colour": 42}',
+        "a JSON object without 'mode', its keys are ['colour']",
     ),
     "unknown mode": (
         '{"mode": "dance"}',

@@ -7,7 +7,7 @@ import importlib
 import json
 
 import pytest
-from published_agents import ENDS, FILES, end_of
+from published_agents import ENDS, FILES, end_of, scripted_model
 
 import qitos_min
 from qitos_min import Action, AgentModule, Decision, StateSchema, kit
@@ -121,6 +121,34 @@ def test_a_workspace_that_is_not_there_is_made(tmp_path):
     assert (tmp_path / "new" / "place").is_dir()
 
 
+@pytest.mark.parametrize("parser", [None, "XmlDecisionParser"])
+def test_texts_in_xml_take_the_types_of_the_tool(parser):
+    got = []
+
+    @qitos_min.tool(name="note")
+    def note(text: str, times: int, tags: list[str], maybe: str | None = None) -> str:
+        """Note something."""
+        got.append((text, times, tags, maybe))
+        return "noted"
+
+    class Writer(Noting):
+        def decide(self, state, observation):
+            return None
+
+    args = {"text": "42", "times": " 3 ", "tags": '["a"]', "maybe": "true"}
+    spelled = "".join(f'<arg name="{name}">{text}</arg>' for name, text in args.items())
+    llm = scripted_model("qitos_min")(
+        [
+            f'<decision mode="act"><action name="note">{spelled}</action></decision>',
+            '<decision mode="final"><final_answer>done</final_answer></decision>',
+        ]
+    )
+    registry = qitos_min.ToolRegistry().register(note)
+    own = {"model_protocol": "xml_decision_v1"}
+    if parser:
+        own = {"model_parser": getattr(kit, parser)()}
+    assert Writer(tool_registry=registry, llm=llm, **own).run("Note") == "done"
+    assert got == [("42", 3, ["a"], "true")]
 
 
 NAMES = {

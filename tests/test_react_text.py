@@ -119,7 +119,7 @@ def test_react_text_is_read(text, expected):
 
 NAMELESS = "an argument has no name of its own"
 NO_LITERAL = "a value is neither a literal nor quoted"
-NEITHER = "the reply holds neither 'Action:' nor 'Final Answer:'"
+NEITHER = "the reply holds neither 'Action:' nor 'Final Answer:', as react_text_v1 wants (native_tool_call_v1 takes plain text as the answer)"
 
 
 def call(name, why):

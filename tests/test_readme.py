@@ -11,6 +11,7 @@ import snowl_compat
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "qitos_min" / "GUIDE.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", TEXT, re.S)
 
 
@@ -38,7 +39,7 @@ def test_python_blocks_run_and_print_what_they_say(code, output, tmp_path):
     assert output is None or done.stdout == output
 
 
-def test_the_shown_page_is_that_of_the_demo(tmp_path):
+def test_the_shown_text_is_that_of_the_demo(tmp_path):
     folder = tmp_path / "demo"
     run = [sys.executable, "-m", "qitos_min", "--trace", str(folder)]
     printed = subprocess.run(run, cwd=ROOT, capture_output=True, check=True)
@@ -49,7 +50,9 @@ def test_the_shown_page_is_that_of_the_demo(tmp_path):
     assert export.stdout.replace(b"\r\n", b"\n") == printed.stdout.replace(b"\r\n", b"\n")
     page = re.sub(r"run_[0-9a-f]{12}", "run_0123456789ab", show.stdout.decode("utf-8"))
     page = re.sub(r"(seconds +)[\d.]+", r"\g<1>0.01", page)
-    assert page.replace("\r\n", "\n") in TEXT
+    page = re.sub(r"  [\d.]+ m?s\b", "  1.0 ms", page)
+    shown = next(code for kind, code in BLOCKS if kind == "text")
+    assert page.replace("\r\n", "\n").startswith(shown) and "RETRY" in shown
 
 
 def test_the_table_of_keys_is_that_of_the_schema():
@@ -75,5 +78,19 @@ def test_the_table_of_defaults_is_true():
         assert [row[name] for row in rows if name in row] == [value]
 
 
-def test_the_first_screen_has_a_runnable_example():
-    assert TEXT.index("```python") < TEXT.index("\n", 900)
+def test_it_begins_with_something_to_look_at_and_stays_short():
+    lines = TEXT.splitlines()
+    assert len(lines) < 250
+    first = lines.index("```bash")
+    assert first < 10 and lines[first + 2] == "python -m qitos_min view runs/demo"
+    assert lines.index("```python") < 60
+    assert next(n for n, line in enumerate(lines) if "(qitos_min/GUIDE.md)" in line) < 120
+
+
+def test_its_links_lead_somewhere():
+    for text, folder in ((TEXT, ROOT), (GUIDE, ROOT / "qitos_min")):
+        for name, anchor in re.findall(r"\]\((?!https:)([^)#]*)#?([^)]*)\)", text):
+            assert not name or (folder / name).exists(), name
+            target = (folder / name).read_text(encoding="utf-8") if name else text
+            heads = [re.sub(r"[^\w -]", "", head).lower() for head in re.findall(r"^#+ (.+)$", target, re.M)]
+            assert not anchor or anchor in [head.replace(" ", "-") for head in heads], anchor

@@ -92,6 +92,8 @@ def test_the_example_says_what_happened(kept):
     ):  # fmt: skip
         assert words in page.text, words
     assert [tag for tag in page.tags if re.fullmatch("h[1-6]|main|header", tag)][:3] == ["main", "header", "h1"]
+    heads = [int(tag[1]) for tag in page.tags if re.fullmatch("h[1-6]", tag)]
+    assert heads[0] == 1 and all(after - head <= 1 for head, after in zip(heads, heads[1:]))
     assert page.tags.count("details") == 6 and text.count(" open>") == 1
     assert 'id="r1-s1" open' in text  # The step that was sent back.
     assert "default-src 'none'" in text
@@ -292,11 +294,11 @@ def luminance(colour):
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-@pytest.mark.parametrize("colours", [_style.LIGHT, _style.DARK], ids=["light", "dark"])
+@pytest.mark.parametrize("mode", [0, 1], ids=["light", "dark"])
 @pytest.mark.parametrize("ground", ["paper", "raised"])
-def test_words_have_contrast(colours, ground):
-    for name in set(colours) - {"paper", "raised", "rule"}:
-        low, high = sorted((luminance(colours[name]), luminance(colours[ground])))
+def test_words_have_contrast(mode, ground):
+    for name in set(_style.COLOURS) - {"paper", "raised", "rule"}:
+        low, high = sorted(luminance(_style.COLOURS[name][mode]) for name in (name, ground))
         assert (high + 0.05) / (low + 0.05) >= 4.5, name
 
 

@@ -316,3 +316,9 @@ def test_a_failure_has_its_traceback(tmp_path, capsys):
     assert main(["show", str(path)]) == 0
     text = capsys.readouterr().out
     assert "  failure         ValueError: no idea (DECIDE, step 2)\n    Traceback:\n      File x\n" in text
+
+
+def test_long_cells_of_a_table_wrap(page):
+    lines = part(page([critic(0, critic_name="n" * 90, reason="because " * 40)]), "Critics")
+    text = "".join(lines).replace(" ", "")
+    assert text.count("n" * 90) == 1 and text.count("because") == 40

@@ -36,7 +36,11 @@ def as_tool(item: Any, name: str | None = None, meta: ToolMeta | None = None) ->
         item = item.__func__.__get__(item.__self__, type(item.__self__))
     if isinstance(item, BaseTool):
         _check_bound(item)
-        return item if name is None and meta is None else _ToolObject(item, _merged(item.spec, meta, name))
+        return (
+            item
+            if name is None and meta is None
+            else _ToolObject(item, _merged(item.spec, meta, name))
+        )
     if is_function(item):
         tool = FunctionTool(item, _merged(get_tool_meta(item) or ToolMeta(), meta, name))
         _check_bound(tool)

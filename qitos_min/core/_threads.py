@@ -75,7 +75,7 @@ class Work:
     def __init__(self, threads: RunThreads, call: Callable[[], Any] | None = None) -> None:
         self.threads = threads
         self.found: _Outcome | None = None
-        self.changed = _Signals()
+        self.changed = SimpleQueue()
         self.tasks: set[Any] = set()  # Its coroutines; only the thread of the loop changes the set.
         self.loop: _Loop | None = None
         self.is_left = False
@@ -98,7 +98,7 @@ class Work:
         loop = self.threads.loop()
         if loop is None or loop.is_here():
             return settled_alone(value)
-        self.loop, done = loop, _Signals()
+        self.loop, done = loop, SimpleQueue()
 
         async def settle() -> None:
             done.put(await _found(value))
@@ -370,18 +370,9 @@ def settled(value: Any) -> Any:
 
 def settled_alone(value: Any) -> Any:
     """The same on a loop that lives for this value only."""
-    import asyncio  # Only asynchronous code pays for it.
-
-    async def settle() -> _Outcome:
-        AT_WORK.set(None)  # The run's loop may be waiting for this value.
-        asyncio.get_running_loop().set_default_executor(DaemonThreads())
-        return await _found(value)
-
+    threads = RunThreads()
+    threads._around = None
     try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return _given(asyncio.run(settle()))
-    # A loop runs in this thread and cannot be entered again.
-    done, context = _Signals(), contextvars.copy_context()
-    _thread(lambda: done.put(outcome(context.run, asyncio.run, settle())))
-    return _given(_given(_received(done)))
+        return threads.caller.settled(value)
+    finally:
+        threads.close()

@@ -79,10 +79,15 @@ class _Forms:
         self.outer: dict[Any, list[Form]] = {}
 
     def of(self, annotation: Any) -> Form:
-        if is_alias(annotation):
-            return self.named(annotation, {}, lambda: self.of(annotation.__value__))
         annotation, note = unwrapped(annotation)
-        form = self.of_type(annotation)
+        if is_alias(annotation):
+            try:
+                value = annotation.__value__
+            except Exception:  # What it names is looked up only now.
+                return ANY
+            form = self.named(annotation, {}, lambda: self.of(value))
+        else:
+            form = self.of_type(annotation)
         if not note or form.schema is None:
             return form
         return dataclasses.replace(form, schema={**form.schema, "description": note})

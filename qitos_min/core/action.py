@@ -34,7 +34,10 @@ class ActionStatus(str, Enum):
 
 @dataclass
 class Action(Record):
-    """One tool call. Raises ``ValueError`` for a bad time limit or retry count."""
+    """One tool call. Raises ``ValueError`` for a bad time limit or retry count.
+
+    Its fields can be read by key too, for QitOS's parsers give agents a dict.
+    """
 
     name: str
     args: dict[str, Any] = field(default_factory=dict)
@@ -55,6 +58,19 @@ class Action(Record):
             self.action_id = str(self.action_id)
         check_timeout(self.timeout_s)
         check_count(self.max_retries, "max_retries", least=0)
+
+    def __getitem__(self, key: str) -> Any:
+        name = _SPELLINGS.get(key, key)
+        if name not in self.__dataclass_fields__:
+            raise KeyError(key)
+        return getattr(self, name)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The field of that name, or ``default`` when there is none."""
+        try:
+            return self[key]
+        except KeyError:
+            return default
 
     @classmethod
     def from_dict(cls, payload: Mapping[str, Any]) -> Action:

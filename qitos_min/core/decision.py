@@ -32,7 +32,9 @@ class Decision(Record, Generic[ActionT]):
     target: str | None = None  # Registry name of the agent that a handoff goes to.
 
     def __post_init__(self) -> None:
-        self.actions = [Action.from_dict(a) if isinstance(a, Mapping) else a for a in self.actions]
+        self.actions = [
+            Action.from_dict(a) if isinstance(a, Mapping) else a for a in self.actions or ()
+        ]
 
     @classmethod
     def act(cls, actions: Any, rationale: str | None = None, meta: _Meta = None) -> Decision[Any]:

@@ -96,10 +96,12 @@ class ToolRegistry:
         return self
 
     def include_toolset(self, items: Any) -> ToolRegistry:
-        """Add the tools of a toolset, a registry or an iterable, as they are named.
+        """Add the tools of a toolset, a registry or an iterable, or one tool, as named.
 
         Raises as ``register`` does; then nothing is registered.
         """
+        if isinstance(items, BaseTool) or is_function(items):
+            return self.register(items)
         if _is_toolset(items):
             return self.register_toolset(items, namespace="")
         merged = self.copy()

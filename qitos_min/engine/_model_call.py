@@ -14,7 +14,7 @@ from ..core.tool import ToolSpec
 from ._conversation import conversation
 from ._handoff import last_rounds
 from ._plain import plain
-from ._protocols import Parsed
+from ._protocols import Parsed, give_types
 from ._replies import (
     CutReplyError,
     EmptyReplyError,
@@ -65,6 +65,7 @@ def decide_with_model(run: Run) -> tuple[Decision, str]:
         else:
             run.record.parser_fallback_used = last
             break
+    give_types(parsed.decision, specs)
     return parsed.decision, parsed.said
 
 

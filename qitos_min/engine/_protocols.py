@@ -22,7 +22,8 @@ from ._text_calls import DECODER, FENCED, OBSERVATION, after, args_of, json_acti
 
 _DEFAULT = "react_text_v1"
 _MAX_OBJECTS = 100
-_DECISION_KEYS = ("mode", "actions", "action", "final_answer")
+_ANSWER_KEYS = ("final_answer", "final", "answer")
+_DECISION_KEYS = ("mode", "actions", "action", *_ANSWER_KEYS)
 _MODES = ("act", "final", "wait", "handoff")
 
 _JSON_FORM = """\
@@ -76,6 +77,8 @@ _XML_DECISION = re.compile(
 _XML_ACTION = re.compile(
     r"""<action\s+name\s*=\s*["']([^"']+)["']\s*(?:/>|>(.*?)</action>)""", re.DOTALL
 )
+_XML_CALL = re.compile(r"<action>\s*(\w[^<]*?)\s*</action>")
+_XML_PART = re.compile(rf"<(?:action|{'|'.join(_ANSWER_KEYS)})[\s>]")
 _XML_ARG = re.compile(r"""<arg\s+name\s*=\s*["']([^"']+)["']\s*>(.*?)</arg>""", re.DOTALL)
 
 
@@ -225,8 +228,10 @@ def _read_json(text: str) -> tuple[Decision, int]:
 
 def _json_decision(value: dict[str, Any]) -> Decision:
     given = value.get("mode")
+    answers = (value.get(key) for key in _ANSWER_KEYS)
+    answer = next((a for a in answers if a is not None), None)
     if given is None:
-        given = "final" if value.get("final_answer") is not None else "act"
+        given = "act" if answer is None else "final"
     mode = given.strip().lower() if isinstance(given, str) else None
     if mode not in _MODES:
         raise ParseError(f"unknown mode {given!r:.80}, expected {', '.join(_MODES)}")
@@ -235,9 +240,9 @@ def _json_decision(value: dict[str, Any]) -> Decision:
     if mode == "act":
         return Decision.act(_json_actions(value), rationale=why)
     if mode == "final":
-        if value.get("final_answer") is None:
+        if answer is None:
             raise ParseError("mode 'final' needs 'final_answer'")
-        return Decision.final(value["final_answer"], rationale=why)
+        return Decision.final(answer, rationale=why)
     if mode == "wait":
         return Decision.wait(rationale=why)
     agent = value.get("agent")
@@ -256,22 +261,29 @@ def _json_actions(value: dict[str, Any]) -> list[Action]:
 
 
 def _read_xml(text: str) -> tuple[Decision, int]:
-    """The first ``<decision>`` in the text; its arguments are text, or JSON that is none."""
+    """The first ``<decision>`` in the text, or what belongs into one, standing alone.
+
+    Arguments are texts, whose types ``give_types`` finds in the tools' schemas.
+    """
     found = _XML_DECISION.search(text)
-    if found is None:
+    if found is None and not _XML_PART.search(text):
         raise ParseError('no <decision> in the reply, expected <decision mode="act">...</decision>')
-    mode = re.search(r"""mode\s*=\s*["'](\w+)["']""", found["head"])
-    body = found["body"] or ""
+    head, body = (found["head"], found["body"] or "") if found else ("", text)
+    mode = re.search(r"""mode\s*=\s*["'](\w+)["']""", head)
     value: dict[str, Any] = {"mode": mode[1] if mode else None}
     value["actions"] = [
-        {"name": unescape(name), "args": {unescape(k): _xml_value(v) for k, v in args}}
+        {"name": unescape(name), "args": {unescape(k): Untyped(unescape(v)) for k, v in args}}
         for name, inner in _XML_ACTION.findall(body)
         for args in [_XML_ARG.findall(inner)]
+    ] or [
+        {"name": action.name, "args": action.args}
+        for call in _XML_CALL.findall(body)
+        for action in read_react(f"Action: {unescape(call)}")[0].actions
     ]
     for names, key in ((("think", "thought", "rationale"), "thought"), (("agent",), "agent")):
         value[key] = next(filter(None, (_xml_text(body, name) for name in names)), None)
-    value["final_answer"] = _xml_text(body, "final_answer")
-    return _json_decision(value), found.end()
+    value.update((name, _xml_text(body, name)) for name in _ANSWER_KEYS)
+    return _json_decision(value), found.end() if found else len(text)
 
 
 def _xml_text(body: str, name: str) -> str | None:
@@ -279,12 +291,28 @@ def _xml_text(body: str, name: str) -> str | None:
     return unescape(found[1]).strip() if found else None
 
 
-def _xml_value(text: str) -> Any:
-    """Numbers, lists and such are JSON; any other text is itself."""
+class Untyped(str):
+    """The text of an argument in a form that has no types."""
+
+
+def give_types(decision: Decision, specs: list[ToolSpec]) -> None:
+    """Read such texts as the JSON that the tools' schemas want, where they want no text."""
+    schemas = {spec.name: spec.arguments_schema().get("properties", {}) for spec in specs}
+    for action in decision.actions:
+        schema = schemas.get(action.name, {})
+        for name, value in action.args.items():
+            if isinstance(value, Untyped):
+                action.args[name] = _typed(str(value), schema.get(name, {}))
+
+
+def _typed(text: str, schema: dict[str, Any]) -> Any:
+    kinds = [one.get("type", "string") for one in schema.get("anyOf", [schema])]
+    if "string" in kinds or any("string" in kind for kind in kinds if isinstance(kind, list)):
+        return text
     try:
-        return DECODER.decode(unescape(text).strip())
+        return DECODER.decode(text.strip())
     except (ValueError, RecursionError):
-        return unescape(text)
+        return text
 
 
 def _write_lines(calls: list[tuple[str, str]]) -> str:
@@ -299,15 +327,21 @@ def _write_json(calls: list[tuple[str, str]]) -> str:
 _PROTOCOLS = {
     protocol.id: (protocol, what)
     for protocol, what in (
-        (Protocol("json_decision_v1", _JSON_FORM, _read_json, _write_json), "one JSON object"),
+        (
+            Protocol("json_decision_v1", _JSON_FORM, _read_json, _write_json),
+            "one JSON object, for models that keep to JSON",
+        ),
         (
             Protocol("native_tool_call_v1", None, _read_native, _write_lines),
-            "the server's own tool calls; plain text is the answer",
+            "the server's own tool calls, plain text is the answer; for servers that have them",
         ),
         (
             Protocol(_DEFAULT, _REACT_FORM, read_react, _write_lines),
-            "Thought, Action, Final Answer",
+            "Thought, Action, Final Answer; for models without tool calls",
         ),
-        (Protocol("xml_decision_v1", _XML_FORM, _read_xml, _write_lines), "one <decision> element"),
+        (
+            Protocol("xml_decision_v1", _XML_FORM, _read_xml, _write_lines),
+            "one <decision> element, for models that keep to XML",
+        ),
     )
 }

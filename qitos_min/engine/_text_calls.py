@@ -85,7 +85,10 @@ def read_react(text: str) -> tuple[Decision, int]:
             thoughts.append(text[end : following.start() if following else stop])
         match = following
     if not actions:
-        raise ParseError("the reply holds neither 'Action:' nor 'Final Answer:'")
+        raise ParseError(
+            "the reply holds neither 'Action:' nor 'Final Answer:', as react_text_v1 wants"
+            " (native_tool_call_v1 takes plain text as the answer)"
+        )
     return Decision.act(actions, rationale=_joined(thoughts)), last
 
 

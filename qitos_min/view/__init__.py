@@ -1,5 +1,78 @@
 """Runs to look at, on a page or in a terminal; they are read without the runtime."""
 
-from ._commands import show, view
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+
+from snowl_compat import SnowlCompatError
+
+from ._model import Run, load
+from ._page import page
+from ._terminal import terminal
+from ._words import printable
 
 __all__ = ["show", "view"]
+
+
+def view(runs: Sequence[str], output: str | None = None) -> int:
+    """Write the page of runs, print its path, and return the exit code of a command.
+
+    A run is what ``snowl_compat.read_run`` takes, ``-`` for standard input included. The
+    page of one run goes to ``view.html`` beside it unless ``output`` names a file. 0 is
+    fine; 1 is a run that cannot be read (the page has the others) or a file that cannot
+    be written, told in one line on standard error.
+    """
+    found = [run for run in map(_loaded, runs) if run is not None]
+    if not found:
+        return 1
+    if output is None:
+        folder = runs[0] if os.path.isdir(runs[0]) else os.path.dirname(runs[0])
+        output = os.path.join(folder, "view.html")
+    data = page(found).encode("utf-8")
+    try:
+        with open(output, "wb") as file:
+            file.write(data)
+    except OSError as error:
+        return _refused(f"{output}: cannot be written: {error.strerror}")
+    return _put(output) or int(len(found) < len(runs))
+
+
+def show(run: str, width: int | None = None) -> int:
+    """Print a run for a terminal and return the exit code of a command, as ``view`` does.
+
+    ``width`` is columns; None is those of the terminal, or 80. Colours are for terminals
+    only, and never where ``NO_COLOR`` is set.
+    """
+    found = _loaded(run)
+    if found is None:
+        return 1
+    width = max(width or shutil.get_terminal_size().columns, 40)
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return _put(terminal(found, width, colour=colour))
+
+
+def _loaded(run: str) -> Run | None:
+    try:
+        return load(run)
+    except SnowlCompatError as error:
+        _refused(str(error))
+        return None
+
+
+def _put(text: str) -> int:
+    try:
+        # UTF-8 whatever the locale says.
+        sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read us has enough; the interpreter's last flush goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _refused(line: str) -> int:
+    sys.stderr.buffer.write(f"{printable(line)}\n".encode("utf-8", "backslashreplace"))
+    return 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import chain, zip_longest
+from itertools import chain, groupby, zip_longest
 from typing import Any, NamedTuple
 
 from snowl_compat import build_payload, read_run
@@ -26,11 +26,7 @@ _SHOWN = {
 }
 _OUTSIDE = {"INIT", "END", "SESSION_START", "SESSION_END"}
 """Phases that belong to the run and to no step, like those of toolsets."""
-_BUDGET_WORDS = {
-    "budget_max_steps": "steps",
-    "budget_max_runtime_seconds": "seconds",
-    "budget_max_tokens": "tokens",
-}
+_BUDGETS = ("steps", "runtime_seconds", "tokens")
 _SPEC_WORDS = {
     "needs_approval": "asks first",
     "read_only": "read only",
@@ -121,11 +117,15 @@ class Run:
     def configuration(self) -> dict[str, Any]:
         """Label -> value of how the engine was configured."""
         config = self.payload["engine_config"]
-        budget = {word: config[name] for name, word in _BUDGET_WORDS.items()}
+        budget = {name: config[f"budget_max_{name}"] for name in _BUDGETS}
         attached = [name[4:].replace("_", " ") for name, value in config.items() if value is True]
         return _said(
             {
-                "budget": ", ".join(f"{n} {word}" for word, n in budget.items() if n is not None),
+                "budget": ", ".join(
+                    f"{most} {name.removeprefix('runtime_')}"
+                    for name, most in budget.items()
+                    if most is not None
+                ),
                 "protocol": config["protocol_id"],
                 "critics": ", ".join(config["critic_names"]),
                 "stop criteria": ", ".join(config["stop_criteria_names"]),
@@ -154,14 +154,7 @@ class Run:
     @property
     def groups(self) -> list[list[Step]]:
         """The steps in their order: each alone, but stretches that are left out together."""
-        groups: list[list[Step]] = []
-        for step in self.steps:
-            last = groups[-1][-1] if groups else step
-            if groups and step.record is last.record is None and step.agent == last.agent:
-                groups[-1].append(step)
-            else:
-                groups.append([step])
-        return groups
+        return [list(steps) for _, steps in groupby(self.steps, _group_key)]
 
 
 def cells(run: Run, part: str) -> list[list[Any]]:
@@ -176,7 +169,7 @@ def load(path: str) -> Run:
     """
     run = read_run(path)
     payload = build_payload(run, extended=True)
-    records = _records(run)
+    records = _lines(run, "records")
     alone = next(iter(records), None) is None
     seen = _Seen(_events(run, records), alone)
     if alone:
@@ -196,6 +189,10 @@ def load(path: str) -> Run:
     )
 
 
+def _group_key(step: Step) -> Any:
+    return step.agent if step.record is None else step.position
+
+
 class _Seen:
     """What the events of a run say of its steps.
 
@@ -210,7 +207,8 @@ class _Seen:
         self.made: dict[Any, dict[str, Any]] = {}
         for event in events:
             if isinstance(event, dict):
-                self._take(event, _phase(event.get("phase")), every)
+                phase = words(event.get("phase")).rpartition(".")[2].upper()
+                self._take(event, phase, every)
         for step, span in list(self.spans.items()):
             times = [_seconds(stamp) for stamp in span]
             known = [value for value in times if value is not None]
@@ -242,23 +240,18 @@ class _Seen:
                 made["decision"] = payload
 
 
-def _records(run: Mapping[str, Any]) -> Any:
-    """The step records of a run that was read: something to go over several times."""
-    records = run.get("records")
-    if isinstance(records, dict):
-        return list(records.values())
-    if "decision" in run and "step_id" in run:
-        return [run]
-    return records if hasattr(records, "__iter__") and not isinstance(records, str) else []
+def _lines(run: Mapping[str, Any], name: str) -> Any:
+    """What can be gone over several times under a name of a run that was read."""
+    found = run.get(name)
+    if name == "records" and "decision" in run:
+        return [run]  # It is one record.
+    found = list(found.values()) if isinstance(found, dict) else found
+    return found if hasattr(found, "__iter__") and not isinstance(found, str) else []
 
 
 def _events(run: Mapping[str, Any], records: Iterable[Any]) -> Iterator[Any]:
-    events = run.get("events")
-    if hasattr(events, "__iter__") and not isinstance(events, str):
-        yield from events
-    else:
-        for record in records:
-            yield from _list(_mapping(record).get("phase_events"))
+    held = (_list(record.get("phase_events")) for record in filter(_mapping, records))
+    return chain(_lines(run, "events"), *([] if "events" in run else held))
 
 
 def _steps(payload: Mapping[str, Any], records: Iterable[Any], seen: _Seen) -> list[Step]:
@@ -324,13 +317,15 @@ def calls(step: Step) -> list[Call]:
         name = words(action.get("name") or row.get("tool_name") or "also returned")
         status = words(row.get("status") or _mapping(result).get("status") or "")
         error = words(row.get("error") or "")
+        if error and isinstance(result, dict):
+            result = result.get("output", result)  # The rest repeats what the call says.
         began, seconds = (begins[n], taken[n]) if n < len(rows) else (step.acted, None)
         found.append(Call(name, action.get("args"), status, error, result, began, seconds))
     return found
 
 
 def _latency(row: Mapping[str, Any]) -> float | None:
-    value = row.get("latency_ms")
+    value: Any = row.get("latency_ms")
     return value / 1000 if _is_number(value) and value >= 0 else None
 
 
@@ -360,10 +355,6 @@ def _list(value: Any) -> list[Any]:
 
 def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and -1e15 < value < 1e15
-
-
-def _phase(value: Any) -> str:
-    return value.rpartition(".")[2].upper() if isinstance(value, str) else ""
 
 
 def _seconds(stamp: Any) -> float | None:

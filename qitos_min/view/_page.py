@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -26,7 +26,7 @@ def page(runs: Sequence[Run]) -> str:
     """Return the HTML of runs, with a table of them first when there are several."""
     title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs"
     body = [_overview(runs)] if len(runs) > 1 else []
-    body += ["".join(_run(run, f"r{n}-", len(runs) > 1)) for n, run in enumerate(runs, 1)]
+    body += ["".join(_run(run, f"r{n}-")) for n, run in enumerate(runs, 1)]
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta http-equiv="Content-Security-Policy"'
@@ -48,11 +48,10 @@ def _overview(runs: Sequence[Run]) -> str:
     return f"<h1>{len(runs)} runs</h1>\n{_table('Runs', heads, rows)}"
 
 
-def _run(run: Run, prefix: str, several: bool) -> Iterator[str]:
+def _run(run: Run, prefix: str) -> Iterator[str]:
     task = words(run.task) if run.task is not None else run.name
-    level = "h2" if several else "h1"
     yield f'<article id="{prefix}run" aria-labelledby="{prefix}title">\n<header>\n'
-    yield f'<{level} id="{prefix}title">{_text(shortened(task, 500))}</{level}>\n'
+    yield f'<h1 id="{prefix}title">{_text(shortened(task, 500))}</h1>\n'
     yield "".join(_head(run))
     yield "</header>\n"
     shown = [step for step in run.steps if step.record is not None]
@@ -65,8 +64,8 @@ def _run(run: Run, prefix: str, several: bool) -> Iterator[str]:
         yield _section("Steps", "".join(_steps(run, prefix, limit)))
     heads = ("step", "from", "to", "context", "messages")
     yield _section("Handoffs", _table("Handoffs", heads, cells(run, "handoff_traces")))
-    heads = ("tool", "may use", "notes", "description")
-    yield _section("Tools", _table("Tools", heads, run.tools))
+    kinds = ("tool", "may use", "notes", "description")
+    yield _section("Tools", _table("Tools", kinds, run.tools))
     yield _section("Configuration", _pairs(run.configuration))
     issues = [(issue["path"], issue["message"]) for issue in run.payload["run"]["issues"]]
     yield _section("Issues", _table("Issues", ("where", "what"), issues))
@@ -164,8 +163,8 @@ def _step(step: Step, limit: int) -> Iterator[str]:
         told = [call.status] if call.status else []
         told += [duration(call.seconds)] if call.seconds is not None else []
         name = _text(shortened(call.name, limit))
-        yield f'<div class="call"><h4><code>{name}</code>'
-        yield f" <small>{_text(', '.join(told))}</small></h4>"
+        yield f'<div class="call"><h3><code>{name}</code>'
+        yield f" <small>{_text(', '.join(told))}</small></h3>"
         if call.error:
             yield f'<p class="error">{_text(shortened(call.error, limit))}</p>'
         yield f"{_block(call.args, limit)}{_block(call.result, limit)}</div>\n"
@@ -175,17 +174,17 @@ def _step(step: Step, limit: int) -> Iterator[str]:
         change = change if isinstance(change, dict) else {"after": change}
         rows.append([name, *([_block(change.get(key), limit // 2)] for key in ("before", "after"))])
     if rows:
-        yield "<h4>state</h4>\n" + _table("State changes", ("field", "before", "after"), rows)
+        yield "<h3>state</h3>\n" + _table("State changes", ("field", "before", "after"), rows)
     for row in step.critics:
         score = "no score" if row["score"] is None else words(row["score"])
-        told = f"{row['critic_name']}: {row['action']}, {score}. {words(row['reason'])}"
+        verdict = f"{row['critic_name']}: {row['action']}, {score}. {words(row['reason'])}"
         kind = row["action"] if row["action"] in _LEGEND else ""
-        yield f'<p class="verdict {kind}">{_text(shortened(told, limit))}</p>\n'
+        yield f'<p class="{kind}">{_text(shortened(verdict, limit))}</p>\n'
         yield _block(row["instruction_patch"], limit, "instruction")
 
 
 def _section(title: str, body: str) -> str:
-    return f"<section>\n<h3>{title}</h3>\n{body}</section>\n"
+    return f"<section>\n<h2>{title}</h2>\n{body}</section>\n"
 
 
 def _table(name: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -220,7 +219,7 @@ def _block(value: Any, limit: int, label: str = "") -> str:
     """A value as it is, under its label; nothing for None."""
     if value is None:
         return ""
-    head = f"<h4>{label}</h4>" if label else ""
+    head = f"<h3>{label}</h3>" if label else ""
     return f"{head}<pre>{_text(shortened(words(value), limit))}</pre>\n"
 
 

@@ -65,7 +65,7 @@ def timeline(run: Run, link: Callable[[Step], str], prefix: str) -> str:
     for row in handoffs:
         if row["step_id"] in ended and row["from_agent"] != row["to_agent"]:
             parts.append(_arrow(row, ended[row["step_id"]], lanes, f"url(#{prefix}head)"))
-    head = _tag("path", d="M0 0L8 4L0 8z", class_="arrow")
+    head = _tag("path", d="M0 0L8 4L0 8z", class_="arrow handoff")
     size = {"markerWidth": 7, "markerHeight": 7, "refX": 7, "refY": 4, "viewBox": "0 0 8 8"}
     parts.append(_tag("marker", head, id=f"{prefix}head", orient="auto", **size))
     length = f"over {duration(run.length)}" if run.timed else "without times"
@@ -126,12 +126,12 @@ def score_lines(rows: Sequence[Any]) -> dict[str, list[tuple[float, float | None
     are 0 and 1 unless some lie outside.
     """
     steps = [row["step_id"] for row in rows]
-    span = max(max(steps) - min(steps), 1)
+    start, span = min(steps), max(max(steps) - min(steps), 1)
     limits = _limits(rows)
     lines: dict[str, list[tuple[float, float | None, Any]]] = {}
     for row in rows:
         down = None if row["score"] is None else _down(row["score"], *limits)
-        across = 100 * (row["step_id"] - min(steps)) / span
+        across = 100 * (row["step_id"] - start) / span
         lines.setdefault(row["critic_name"], []).append((across, down, row))
     return lines
 

@@ -91,27 +91,16 @@ def _pairs(pairs: Mapping[str, Any], width: int) -> list[str]:
 
 
 def _table(columns: Mapping[str, int], rows: Sequence[Sequence[Any]], width: int) -> list[str]:
-    """Lines of a table whose cells wrap; a column that is empty in every row is left out."""
-    texts = [[_cell(value) for value in row] for row in rows[:_MOST_ROWS]]
-    lines: list[list[str]] = [[""] for _ in range(len(texts) + 1)] if texts else []
-    used = 0
-    for (head, most), column in zip(columns.items(), zip(*texts)):
-        if any(column):
-            wide = min(abs(most), width - 2 - used, max(map(_columns, (head, *column))))
-            wide = max(wide, 4)
-            for line, text in zip(lines, (head, *column)):
-                _add(line, _wrapped(text, wide), used, wide, most < 0)
-            used += wide + 2
-    return [part.rstrip() for line in lines for part in line] + _rest(rows)
-
-
-def _add(line: list[str], parts: Sequence[str], used: int, wide: int, right: bool) -> None:
-    """Put the parts of a cell to the right of what the lines of a row hold."""
-    line += [" " * used] * (len(parts) - len(line))
-    for number in range(len(line)):
-        text = parts[number] if number < len(parts) else ""
-        room = " " * (wide - _columns(text))
-        line[number] += "  " + (room + text if right else text + room)
+    """Lines of a table; a column that is empty in every row is left out, what is long wraps."""
+    texts = [[*columns], *([_cell(value) for value in row] for row in rows[:_MOST_ROWS])]
+    lines = [""] * len(texts) if rows else []
+    for most, column in zip(columns.values(), zip(*texts)):
+        if any(column[1:]):
+            wide = min(abs(most), max(map(_columns, column)))
+            for n, text in enumerate(column):
+                room = " " * (wide - _columns(text))
+                lines[n] += "  " + (room + text if most < 0 else text + room)
+    return [part for line in lines for part in _hanging(line[2:].rstrip(), width, 2)] + _rest(rows)
 
 
 def _rest(items: Sequence[Any]) -> list[str]:
@@ -148,4 +137,4 @@ def _wrapped(text: str, width: int) -> list[str]:
         end = space if space > 0 else end
         lines.append(text[:end].rstrip())
         text = text[end:].lstrip()
-    return [*lines, text]
+    return [line for line in (*lines, text) if line] or [""]

@@ -1,4 +1,4 @@
-"""The README's section on Snowl: its files and commands give the output it shows."""
+"""The guide's section on Snowl: its files and commands give the output it shows."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 from conftest import of_framework
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "qitos_min" / "GUIDE.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^\$ python (.*demo.*)\n((?:(?![$`]).*\n)+)", TEXT, re.MULTILINE)
 
 

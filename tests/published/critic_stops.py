@@ -44,10 +44,6 @@ class Buyer(AgentModule[StateSchema, dict[str, Any], Action]):
 def main(scripted, folder):
     purse = Purse(10)
     result = Buyer().run(
-        "Buy",
-        return_state=True,
-        critics=[PassThroughCritic(), purse],
-        trace=False,
-        render=False,
+        "Buy", return_state=True, critics=[PassThroughCritic(), purse], trace=False, render=False
     )
     return result, {"spent": purse.spent}

@@ -50,7 +50,9 @@ class PlanAgent(AgentModule[PlanState, dict[str, Any], Action]):
 
     def reduce(self, state, observation, decision):
         if decision.mode == "act":
-            append_log(state, "notes", f"{self.cursor.current(state)} = {observation['action_results'][0]}")
+            append_log(
+                state, "notes", f"{self.cursor.current(state)} = {observation['action_results'][0]}"
+            )
             self.cursor.advance(state)
         if decision.mode == "final":
             set_final(state, decision.final_answer)

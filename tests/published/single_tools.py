@@ -19,7 +19,8 @@ class Handyman(AgentModule[StateSchema, dict[str, Any], Action]):
     def __init__(self, root: str):
         super().__init__(
             tool_registry=ToolRegistry()
-            .include_toolset([WriteFile(workspace_root=root), ReadFile(workspace_root=root)])
+            .include_toolset([WriteFile(workspace_root=root)])
+            .include_toolset(ReadFile(workspace_root=root))
             .register(RunCommand(workspace_root=root))
         )
         self.editor = editor_tools(workspace_root=root)

@@ -7,7 +7,9 @@ from typing import Any
 from qitos_min import Action, AgentModule, Decision, StateSchema, ToolRegistry
 from qitos_min.kit import HTMLExtractText, HTTPGet
 
-PAGE = "<html><head><title>Tea</title><script>no()</script></head><body><p>Green tea</p></body></html>"
+PAGE = (
+    "<html><head><title>Tea</title><script>no()</script></head><body><p>Green tea</p></body></html>"
+)
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -30,7 +30,9 @@ class NotingAgent(AgentModule[StateSchema, dict[str, Any], Action]):
 
     def reduce(self, state, observation, decision):
         for said in observation["action_results"]:
-            self.memory.append(MemoryRecord(role="lesson", content=said, step_id=state.current_step))
+            self.memory.append(
+                MemoryRecord(role="lesson", content=said, step_id=state.current_step)
+            )
         return state
 
 

@@ -14,7 +14,7 @@ from model_server import DROP, STALL, ModelServer, Reply, chat
 
 from qitos_min.core._json import dumps
 from qitos_min.core.errors import ErrorCategory
-from qitos_min.engine._protocols import ModelError
+from qitos_min.engine._replies import ModelError
 from qitos_min.models import Model, OpenAICompatibleModel
 
 KEY = "sk-fake-0123456789abcdef"

@@ -5,7 +5,8 @@ from model_server import chat
 
 from qitos_min.core.errors import ErrorCategory
 from qitos_min.core.tool import ToolSpec
-from qitos_min.engine._protocols import ParseError, read_reply, resolve_protocol
+from qitos_min.engine._protocols import resolve_protocol
+from qitos_min.engine._replies import ParseError, read_reply
 
 KNOWN = ("json_decision_v1", "native_tool_call_v1", "react_text_v1", "xml_decision_v1")
 TOOLS = [

@@ -8,7 +8,7 @@ import pytest
 from model_server import chat
 from test_protocols import KNOWN, act, decide, final
 
-from qitos_min.engine._protocols import ModelError, ParseError
+from qitos_min.engine._replies import ModelError, ParseError
 
 REACT_REPLIES = {
     "keywords": (
@@ -74,10 +74,6 @@ REACT_REPLIES = {
     "numbered": (
         "Action 1: a(x=1)\nAction 2: b(y=2)",
         act(("a", {"x": 1}), ("b", {"y": 2})),
-    ),
-    "on one line": (
-        "Action: a(x=1), b(y=2); c()",
-        act(("a", {"x": 1}), ("b", {"y": 2}), ("c", {})),
     ),
     "text after the call": ('Action: a(x="q")  # find (it', act(("a", {"x": "q"}))),
     "dotted name": (

@@ -6,7 +6,7 @@ import pytest
 from model_server import chat
 
 from qitos_min.core.errors import ErrorCategory
-from qitos_min.engine._protocols import ModelError, ParseError, read_reply
+from qitos_min.engine._replies import ModelError, ParseError, read_reply
 
 USAGE = {
     "chat": (

@@ -17,7 +17,7 @@ from ..core.action import Action
 from ..core.decision import Decision
 from ..core.tool import ToolSpec
 from ._plain import plain
-from ._replies import ModelError, ModelReply, ParseError, ToolCall, read_reply
+from ._replies import ModelReply, ParseError, ToolCall
 from ._text_calls import DECODER, FENCED, OBSERVATION, after, args_of, json_action, read_react
 
 _DEFAULT = "react_text_v1"

@@ -41,7 +41,6 @@ _BLANK = re.compile(r"[`*.\s]*")
 _NO_INPUT = re.compile(
     r"[ \t]*(?:none|null)?[`*. \t]*(?:\n(?!\s*(?:```\w*\s*)?\{)|\Z)", re.IGNORECASE
 )
-_NEXT_CALL = re.compile(r"\s*[,;]\s*(?=[A-Za-z_][\w.-]*\()")
 _TEXT = (
     r"(?P<raw>[rR]?)"
     r'(?P<text>"""[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*"""'
@@ -79,7 +78,8 @@ def read_react(text: str) -> tuple[Decision, int]:
                 raise ParseError("nothing follows 'Final Answer:'")
             return Decision.final(answer, rationale=_joined(thoughts)), len(text)
         if label == "action":
-            end = last = _add_calls(actions, text[:stop], end)
+            action, end = _react_call(text[:stop], end)
+            actions, last = [*actions, action], end
         following = _LABEL.search(text, end, stop)
         if label == "thought":
             thoughts.append(text[end : following.start() if following else stop])
@@ -94,16 +94,6 @@ def read_react(text: str) -> tuple[Decision, int]:
 
 def _joined(thoughts: list[str]) -> str | None:
     return "\n".join(filter(None, map(str.strip, thoughts))) or None
-
-
-def _add_calls(actions: list[Action], text: str, start: int) -> int:
-    """Read the calls after one 'Action:' label; where they end."""
-    action, end = _react_call(text, start)
-    actions.append(action)
-    while following := _NEXT_CALL.match(text, end):
-        action, end = _react_call(text, following.end())
-        actions.append(action)
-    return end
 
 
 def _react_call(text: str, start: int) -> tuple[Action, int]:

@@ -588,12 +588,12 @@ class _Reading:
             return self.mapping(held, place, level)
         if isinstance(value, (list, tuple, deque, range, *_SETS)):
             items = sorted(value, key=_order) if isinstance(value, _SETS) else value
-            held = [*islice(items, _MAX_ITEMS + 1)]
-            if len(held) > _MAX_ITEMS:
+            listed = [*islice(items, _MAX_ITEMS + 1)]
+            if len(listed) > _MAX_ITEMS:
                 self.tell(place, f"expected at most {_MAX_ITEMS} items")
                 return {"$truncated": "size"}
-            made = enumerate(held)
-            return [self.convert(item, (place, i), level + 1) for i, item in made]
+            pairs = enumerate(listed)
+            return [self.convert(item, (place, i), level + 1) for i, item in pairs]
         for method, deeper in _FORMS:
             if hasattr(kind, method) and (deeper or _has(value, "dtype")):
                 form = getattr(value, method)()

@@ -293,7 +293,7 @@ def _shown(value: "Any") -> str:
         return repr(value[:80])
     try:
         is_plain = value is _MISSING or type(value) in _SCALARS
-        return repr(value) if is_plain else _name(value)
+        return repr(value)[:80] if is_plain else _name(value)
     except ValueError:  # An int of too many digits.
         return _name(value)
 
@@ -426,11 +426,7 @@ class _Reading:
             of_objects = names[:1] if names is _VERDICT else names
             for index, item in enumerate(value):
                 place = (at, index)
-                if (
-                    type(item) is dict
-                    or _has(item, *of_objects)
-                    or isinstance(item, Mapping)
-                ):
+                if isinstance(item, Mapping) or _has(item, *of_objects):
                     yield item, place
                 elif isinstance(item, tuple) and _has(item, "message"):
                     self.tell((None, item[0]), item[1])  # An issue of a file.
@@ -662,8 +658,10 @@ class _Reading:
         ``critics`` names, by position, the outputs of a record that have no name;
         with ``events`` those that the records hold are read too.
         """
-        where, rows, names = (None, "records"), 0, (*_RECORD, "action")
-        for record, place in self.elements(self.get(run, "records"), names, where):
+        names: Any = dict(enumerate(critics))
+        rows = 0
+        known, records = (*_RECORD, "action"), self.get(run, "records")
+        for record, place in self.elements(records, known, (None, "records")):
             outputs = self.get(record, "critic_outputs", place)
             if outputs is _MISSING and not _has(record, *_RECORD[:4]):
                 if _has(record, *_VERDICT):
@@ -677,10 +675,11 @@ class _Reading:
                 self.read(held, (place, "phase_events"), record)
             found = [*self.elements(outputs, _VERDICT, (place, "critic_outputs"))]
             step_id = self.step_id(record, place, None) if found else 0
-            for index, (output, spot) in enumerate(found):
+            listed = type(outputs) in (list, tuple) and len(outputs) == len(names)
+            for output, spot in found:
                 row = self.critic_row(output, spot, step_id)
-                if row["critic_name"] == "unknown" and len(critics) == len(found):
-                    row["critic_name"] = critics[index]
+                if listed and row["critic_name"] == "unknown":
+                    row["critic_name"] = names.get(spot and spot[1], "unknown")
                 yield row, spot
             rows += len(found)
         traces = None if rows else self.get(run, "critic_traces")

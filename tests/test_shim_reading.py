@@ -722,3 +722,10 @@ def test_values_have_one_form_whatever_stands_beside_them():
     assert row["details"] == {"odd": {"1": "a", "1#2": "b"}, "out": {"z": 5}}
     assert other["details"] == {**row["details"], "bad": None}
     assert snowl_compat.to_json_value(range(10**30)) == {"$truncated": "size"}
+
+
+def test_critics_are_named_by_their_own_position():
+    engine = SimpleNamespace(agent=None, budget=None, critics=[SimpleNamespace(name="a"), SimpleNamespace(name="b")])
+    records = [record(0, None, {"action": "stop"}), record(1, {"score": 1.0}, None, {"score": 0.5})]
+    payload = build_payload(records, engine=engine)
+    assert [row["critic_name"] for row in payload["critic_traces"]] == ["b", "unknown", "unknown"]

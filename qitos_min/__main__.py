@@ -42,8 +42,7 @@ _LOG = {"monday": 18, "tuesday": 21, "wednesday": 24}
 class WeatherState(StateSchema):
     """What planner and writer know of the weather."""
 
-    found: dict[str, list[Any]] = field(default_factory=dict)
-    """What each tool returned."""
+    found: dict[str, list[Any]] = field(default_factory=dict)  # What each tool returned.
 
 
 @function_tool(read_only=True, concurrency_safe=True)

@@ -12,15 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 _ARGUMENTS = frozenset(
-    (
-        "args",
-        "arguments",
-        "keyword args",
-        "keyword arguments",
-        "other parameters",
-        "parameters",
-        "params",
-    )
+    "args arguments parameters params".split()
+    + ["keyword args", "keyword arguments", "other parameters"]
 )
 _SECTIONS = _ARGUMENTS | frozenset(
     "attributes example examples note notes raises references return returns warning "

@@ -19,13 +19,8 @@ class Fault(NamedTuple):
 
 _NUMBERS = (int, float)
 _TYPES: dict[Any, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": _NUMBERS,
-    "boolean": (bool,),
-    "null": (type(None),),
-    "array": (list,),
-    "object": (dict,),
+    **{"string": (str,), "integer": (int,), "number": _NUMBERS, "boolean": (bool,)},
+    **{"null": (type(None),), "array": (list,), "object": (dict,)},
 }
 # keyword: types it speaks about, whether a value keeps to it, its words
 _LIMITS: dict[str, tuple[Any, Callable[[Any, Any], bool], str]] = {
@@ -130,8 +125,9 @@ def _check_object(value: dict[str, Any], schema: dict[str, Any], path: str) -> F
     inside = f"{path}." if path else ""
     for name in schema.get("required", ()):
         if name not in value:
-            text = f"missing required argument {inside + name!r}"
-            return Fault("missing_required_argument", text)
+            return Fault(
+                "missing_required_argument", f"missing required argument {inside + name!r}"
+            )
     further = schema.get("additionalProperties", "properties" not in schema)
     for name, item in value.items():
         if name not in properties and further is False:

@@ -51,9 +51,8 @@ NULL = Form({"type": "null"}, ANY.read)
 def misfit(expected: str, value: Any) -> Misfit:
     """The words for a value that is not what was expected."""
     plain = value is None or isinstance(value, (str, int, float))
-    return Misfit(
-        f"must be {expected}, got {reprlib.repr(value) if plain else type(value).__name__}"
-    )
+    got = reprlib.repr(value) if plain else type(value).__name__
+    return Misfit(f"must be {expected}, got {got}")
 
 
 def scalar(

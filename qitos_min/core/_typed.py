@@ -43,9 +43,8 @@ _SAVED_INT = scalar((int, float), "a number", {"type": "integer"}, float, sure=T
 def form_of(annotation: Any, *, saved: bool = False) -> Form:
     """The form of any annotation; one that says nothing has the schema ``{}``.
 
-    ``saved`` is for values that a program wrote: an object comes back as it was left,
-    with the fields that its constructor does not take, and a class that cannot be made
-    of JSON is a ``Misfit``, where else the JSON value is passed on.
+    ``saved`` is for values that a program wrote: an object comes back as it was left, and a
+    class that cannot be made of JSON is a ``Misfit``, where else the value is passed on.
     """
     return _Forms(saved).of(annotation)
 
@@ -241,12 +240,11 @@ def _members(kind: type) -> dict[str, Any]:
     if not typing.is_typeddict(kind):
         stars = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         return {p.name: p.default for p in parameters(kind) if p.kind not in stars}
-    found = {}
+    found: dict[str, Any] = {}
     for name, hint in resolved_hints(kind).items():
         # The class cannot see a mark that is still text when it is made, the hint can.
-        mark = field_mark(hint)
-        marked = mark in ("Required", "NotRequired")
-        required = mark == "Required" if marked else name in kind.__required_keys__
+        known = {"Required": True, "NotRequired": False}
+        required = known.get(field_mark(hint), name in kind.__required_keys__)
         found[name] = _EMPTY if required else ...
     return found
 

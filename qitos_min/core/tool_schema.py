@@ -73,9 +73,9 @@ class CallSignature:
             elif item.default is _EMPTY and not described:
                 name = tool or getattr(func, "__name__", type(func).__name__)
                 raise ValueError(
-                    f"tool {name!r} cannot be called by a model: its parameter "
-                    f"{item.name!r} takes a function, which JSON cannot hold; give it "
-                    "a default, then it is left out of the schema"
+                    f"tool {name!r} cannot be called by a model: its parameter {item.name!r} takes a "
+                    "function, which JSON cannot hold; give it a default, then it is left out of "
+                    "the schema"
                 )
         unset = frozenset(n for n, default in injected.items() if default is _EMPTY)
         rest = {} if further is None else {"additionalProperties": further.schema or True}
@@ -88,8 +88,7 @@ class CallSignature:
             try:
                 self._typed(name, value)
             except Misfit as fault:
-                text = f"argument {name + fault.place!r} {fault}"
-                return Fault("invalid_argument_value", text)
+                return Fault("invalid_argument_value", f"argument {name + fault.place!r} {fault}")
         return None
 
     def bind(

@@ -17,11 +17,7 @@ from snowl_compat import SnowlCompatError, to_json_value
 from ._reading import described, peek, peek_text
 
 _PERMISSIONS = ("filesystem_read", "filesystem_write", "network", "command")
-_TYPES = {
-    **{"string": str, "integer": int, "number": float, "boolean": bool},
-    **{"array": list, "object": dict},
-}
-_BY_NAME = inspect.Parameter.KEYWORD_ONLY
+_TYPES = dict(string=str, integer=int, number=float, boolean=bool, array=list, object=dict)
 
 
 class SnowlTool:
@@ -59,10 +55,9 @@ def _signature_of(schema: dict[str, Any]) -> inspect.Signature:
     parameters, required = [], schema.get("required") or ()
     for name, part in (schema.get("properties") or {}).items():
         if name.isidentifier() and not iskeyword(name):  # "max-results" is no parameter.
-            kind = _TYPES.get(str(peek(part, "type")), object)
-            default = inspect.Parameter.empty if name in required else None
-            made = inspect.Parameter(name, _BY_NAME, annotation=kind, default=default)
-            parameters.append(made)
+            kind, make = _TYPES.get(str(peek(part, "type")), object), inspect.Parameter
+            default = make.empty if name in required else None
+            parameters.append(make(name, make.KEYWORD_ONLY, annotation=kind, default=default))
     return inspect.Signature(parameters)
 
 

@@ -16,8 +16,7 @@ from snowl_compat import build_payload, read_run
 
 from ._words import words
 
-_EDGE = 200
-"""Steps at either end of a run that are shown whatever happened in them."""
+_EDGE = 200  # Steps at either end of a run that are shown whatever happened in them.
 _SHOWN = {
     "critic_traces": ("step_id", "critic_name", "action", "score", "reason"),
     "handoff_traces": ("step_id", "from_agent", "to_agent", "context_strategy", "messages_passed"),
@@ -53,14 +52,11 @@ class Step:
     agent: str
     began: float
     ended: float
-    marks: tuple[str, ...]
-    """Of ``error``, ``retry``, ``stop`` and ``handoff``."""
+    marks: tuple[str, ...]  # Of ``error``, ``retry``, ``stop`` and ``handoff``.
     record: Mapping[str, Any] | None
-    errors: tuple[str, ...]
-    """What its events say; errors of calls are theirs."""
+    errors: tuple[str, ...]  # What its events say; errors of calls are theirs.
     critics: tuple[Mapping[str, Any], ...]
-    acted: float
-    """When its tools began."""
+    acted: float  # When its tools began.
 
     @property
     def decision(self) -> Mapping[str, Any]:
@@ -72,15 +68,12 @@ class Step:
 class Run:
     """What both pages show of a run."""
 
-    payload: Mapping[str, Any]
-    """The extended payload."""
+    payload: Mapping[str, Any]  # The extended payload.
     task: Any
     steps: tuple[Step, ...]
     failures: tuple[Mapping[str, Any], ...]
-    timed: bool
-    """Whether times are seconds; without any in the trace a step is one long."""
-    length: float
-    """From the begin of the first step to the end of the last, never 0."""
+    timed: bool  # Whether times are seconds; without any in the trace a step is one long.
+    length: float  # From the begin of the first step to the end of the last, never 0.
 
     @property
     def name(self) -> str:

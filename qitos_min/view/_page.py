@@ -11,12 +11,9 @@ from ._model import Run, Step, calls, cells
 from ._style import STYLE
 from ._words import duration, printable, shortened, words
 
-_LONGEST = 4000
-"""Characters of a text of a step; fewer on a page of thousands of steps."""
-_ROOM = 6_000_000
-"""Characters of all details of steps together, about."""
-_MOST_ROWS = 1000
-"""Rows of a table of issues or verdicts."""
+_LONGEST = 4000  # Characters of a text of a step; fewer on a page of thousands of steps.
+_ROOM = 6_000_000  # Characters of all details of steps together, about.
+_MOST_ROWS = 1000  # Rows of a table of issues or verdicts.
 _LEGEND = {"error": "error", "retry": "sent back by a critic", "stop": "stopped by a critic"}
 
 

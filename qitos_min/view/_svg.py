@@ -13,15 +13,13 @@ from typing import Any
 from ._model import Run, Step, calls
 from ._words import duration, printable, words
 
-COLOURS = 6
-"""Classes ``c0`` to ``c5`` of the page's style."""
+COLOURS = 6  # Classes ``c0`` to ``c5`` of the page's style.
 SCORES = {"top": 24, "height": 150}
 """Pixels: above the highest score, and from there down to the lowest."""
 SIGNS = {"retry": "↻", "stop": "■"}
 _LANE, _LABEL, _BAR, _HEIGHT = 52, 12, 20, 22
 """Pixels: of a lane; from its top to its label's baseline and to its bars; of a bar."""
-_MOST_POINTS = 120
-"""Scores of a critic that get a point each; more are a line only."""
+_MOST_POINTS = 120  # Scores of a critic that get a point each; more are a line only.
 
 
 def nice_step(span: float, most: int = 5) -> float:
@@ -33,15 +31,9 @@ def nice_step(span: float, most: int = 5) -> float:
 
 
 def bars(run: Run) -> list[tuple[Step, Step, float, float]]:
-    """Return first and last step of each bar, its begin and its width in percent of the run.
-
-    A step that the page shows has its own; those of a stretch that is left out share one.
-    """
-    unit = 100 / run.length
-    ends = [(group[0], group[-1]) for group in run.groups]
-    return [
-        (first, last, first.began * unit, (last.ended - first.began) * unit) for first, last in ends
-    ]
+    """Return first and last step of each bar, its begin and its width in percent of the run."""
+    ends, unit = [(group[0], group[-1]) for group in run.groups], 100 / run.length
+    return [(one, end, one.began * unit, (end.ended - one.began) * unit) for one, end in ends]
 
 
 def timeline(run: Run, link: Callable[[Step], str], prefix: str) -> str:

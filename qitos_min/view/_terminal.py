@@ -82,9 +82,8 @@ def _issues(issues: Sequence[Mapping[str, Any]], width: int) -> list[str]:
 def _pairs(pairs: Mapping[str, Any], width: int) -> list[str]:
     lines = []
     for label, value in pairs.items():
-        for part in _wrapped(_cell(value), width - _LABEL - 2):
-            lines.append(f"  {label:<{_LABEL}}{part}".rstrip())
-            label = ""
+        first, *more = _wrapped(_cell(value), width - _LABEL - 2)
+        lines += [f"  {label:<{_LABEL}}{first}".rstrip(), *(" " * (_LABEL + 2) + p for p in more)]
     return lines
 
 

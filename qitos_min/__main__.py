@@ -17,18 +17,8 @@ from typing import Any
 
 import snowl_compat
 
-from .core import (
-    Action,
-    AgentModule,
-    AgentRegistry,
-    AgentSpec,
-    Decision,
-    StateSchema,
-    ToolMeta,
-    ToolPermission,
-    ToolRegistry,
-    function_tool,
-)
+from .core import Action, AgentModule, AgentRegistry, AgentSpec, Decision, StateSchema
+from .core import ToolMeta, ToolPermission, ToolRegistry, function_tool
 from .engine import CriticResult, Engine, RuntimeBudget, critic
 from .view import show, view
 
@@ -124,21 +114,18 @@ def no_guessing(state: WeatherState, decision: Decision, results: list[Any]) -> 
     """Send an answer back that nothing was reckoned for."""
     if decision.mode != "final" or "average" in state.found:
         return CriticResult(reason="nothing was guessed")
+    details = {"readings": len(state.found.get("read_log", []))}
+    patch = "Reckon the average before you answer."
     return CriticResult(
-        "retry",
-        "the answer is a guess",
-        0.2,
-        details={"readings": len(state.found.get("read_log", []))},
-        instruction_patch="Reckon the average before you answer.",
+        "retry", "the answer is a guess", 0.2, details=details, instruction_patch=patch
     )
 
 
 def build_engine(*, llm: Any = None, trace_writer: Any = None) -> Engine:
     """Return the example's engine; with ``llm`` a model decides for both agents."""
     tools = ToolRegistry().register(read_log).register(average)
-    tools.register(
-        publish, meta=ToolMeta(permissions=ToolPermission(network=True), needs_approval=True)
-    )
+    meta = ToolMeta(permissions=ToolPermission(network=True), needs_approval=True)
+    tools.register(publish, meta=meta)
     planner = Planner(tool_registry=tools, llm=llm)
     writer = Writer(tool_registry=tools, llm=llm)
     agents = AgentRegistry()
@@ -158,15 +145,13 @@ def main(argv: list[str] | None = None) -> int:
     """Run the example and print its payload, or show runs; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m qitos_min", description=__doc__)
     parser.add_argument("--trace", metavar="DIR", help="also write the run to a new folder")
-    parser.add_argument(
-        "--model", metavar="NAME", help="let this model decide; its key is OPENAI_API_KEY"
+    help_text = "let this model decide; its key is OPENAI_API_KEY"
+    parser.add_argument("--model", metavar="NAME", help=help_text)
+    place, help_text = (
+        "https://api.openai.com/v1",
+        "where the model is served (default: %(default)s)",
     )
-    parser.add_argument(
-        "--base-url",
-        metavar="URL",
-        default="https://api.openai.com/v1",
-        help="where the model is served (default: %(default)s)",
-    )
+    parser.add_argument("--base-url", metavar="URL", default=place, help=help_text)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     kinds = "a trace folder, a JSON file, or - for standard input"
     viewed = commands.add_parser("view", help="a page of runs, for a browser")

@@ -64,11 +64,6 @@ def _evaluated(owner: Any, names: dict[str, Any] | None = None) -> dict[str, Any
         return None
 
 
-def is_alias(annotation: Any) -> bool:
-    """Whether it is a ``type X = ...`` of Python 3.12."""
-    return type(annotation).__name__ == "TypeAliasType"
-
-
 def field_mark(annotation: Any) -> str:
     """The name of what marks a field, such as ``NotRequired``."""
     # By name, because typing gained these marks after 3.10 and a backport has them.

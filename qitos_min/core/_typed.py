@@ -17,7 +17,7 @@ from enum import Enum, Flag
 from typing import Any
 
 from ._foreign import described
-from ._introspect import field_mark, is_alias, parameters, resolved_hints, unwrapped
+from ._introspect import field_mark, parameters, resolved_hints, unwrapped
 from ._json import to_json_value
 from ._json_schema import check_value
 from ._kinds import ANY, NULL, SCALARS, Form, Misfit, Schema
@@ -79,7 +79,7 @@ class _Forms:
 
     def of(self, annotation: Any) -> Form:
         annotation, note = unwrapped(annotation)
-        if is_alias(annotation):
+        if type(annotation).__name__ == "TypeAliasType":  # ``type X = ...`` of Python 3.12.
             try:
                 value = annotation.__value__
             except Exception:  # What it names is looked up only now.

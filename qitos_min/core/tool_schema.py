@@ -73,8 +73,8 @@ class CallSignature:
             elif item.default is _EMPTY and not described:
                 name = tool or getattr(func, "__name__", type(func).__name__)
                 raise ValueError(
-                    f"tool {name!r} cannot be called by a model: its parameter {item.name!r} takes a "
-                    "function, which JSON cannot hold; give it a default, then it is left out of "
+                    f"tool {name!r} cannot be called by a model: its parameter {item.name!r} takes "
+                    "a function, which JSON cannot hold; give it a default, then it is left out of "
                     "the schema"
                 )
         unset = frozenset(n for n, default in injected.items() if default is _EMPTY)

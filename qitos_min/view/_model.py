@@ -145,7 +145,9 @@ class Run:
     @property
     def groups(self) -> list[list[Step]]:
         """The steps in their order: each alone, but stretches that are left out together."""
-        return [list(steps) for _, steps in groupby(self.steps, _group_key)]
+        keys = (step.agent if step.record is None else step.position for step in self.steps)
+        pairs = groupby(zip(keys, self.steps), key=lambda pair: pair[0])
+        return [[step for _, step in group] for _, group in pairs]
 
 
 def cells(run: Run, part: str) -> list[list[Any]]:
@@ -178,10 +180,6 @@ def load(path: str) -> Run:
         bool(seen.spans),
         max((step.ended for step in steps), default=0.0) or 1e-6,
     )
-
-
-def _group_key(step: Step) -> Any:
-    return step.agent if step.record is None else step.position
 
 
 class _Seen:
@@ -264,7 +262,8 @@ def _steps(payload: Mapping[str, Any], records: Iterable[Any], seen: _Seen) -> l
         # A recovery repeats the error.
         errors = tuple(dict.fromkeys(seen.errors.get(number, ())))
         rows = critics.pop(number, [])
-        marks = ["error"] if errors or any(map(_is_failed, _rows(record))) else []
+        failed = any(row.get("error") or row.get("status") == "error" for row in _rows(record))
+        marks = ["error"] if errors or failed else []
         actions = {row["action"] for row in rows}
         marks += [name for name in ("retry", "stop") if name in actions]
         marks += ["handoff"] if number in handoffs else []
@@ -276,23 +275,15 @@ def _steps(payload: Mapping[str, Any], records: Iterable[Any], seen: _Seen) -> l
             Step(len(steps), number, agent, times[0], times[1], tuple(marks), record,
                  errors, tuple(rows), times[2])
         )  # fmt: skip
-        _leave_out(steps, len(steps) - 1 - _EDGE)
+        middle = len(steps) - 1 - _EDGE
+        if middle >= _EDGE and not steps[middle].marks:  # Nothing stands out in it.
+            steps[middle] = replace(steps[middle], record=None, critics=())
         agent = handoffs.get(number, {}).get("to_agent") or agent
     return steps
 
 
-def _leave_out(steps: list[Step], position: int) -> None:
-    """Forget the details of a step in the middle in which nothing happened."""
-    if position >= _EDGE and not steps[position].marks:
-        steps[position] = replace(steps[position], record=None, critics=())
-
-
 def _rows(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [_mapping(row) for row in _list(record.get("tool_invocations"))]
-
-
-def _is_failed(row: Mapping[str, Any]) -> bool:
-    return bool(row.get("error")) or row.get("status") == "error"
 
 
 def calls(step: Step) -> list[Call]:

@@ -21,7 +21,8 @@ _HANDOFFS = {"step": -7, "from": 21, "to": 21, "context": 9, "messages": -8}
 
 def terminal(run: Run, width: int = 80, *, colour: bool = False) -> str:
     """Return a run as lines of at most ``width`` columns, with colours if wanted."""
-    paint = _COLOURS if colour else {}
+    paint, issues = _COLOURS if colour else {}, run.payload["run"]["issues"]
+    told = [_cell(f"{issue['path']}: {issue['message']}") for issue in issues[:_MOST_ROWS]]
     parts = {
         "Run": [*_pairs(run.facts, width), *_failures(run, width, paint)],
         "Steps": [line for group in run.groups for line in _group(run, group, width, paint)],
@@ -29,7 +30,7 @@ def terminal(run: Run, width: int = 80, *, colour: bool = False) -> str:
         "Tools": _table(_TOOLS, run.tools, width),
         "Critics": _table(_CRITICS, cells(run, "critic_traces"), width),
         "Handoffs": _table(_HANDOFFS, cells(run, "handoff_traces"), width),
-        "Issues": _issues(run.payload["run"]["issues"], width),
+        "Issues": [*(line for text in told for line in _hanging(text, width, 2)), *_rest(issues)],
     }
     if not run.steps:
         del parts["Steps"]
@@ -72,11 +73,6 @@ def _group(run: Run, group: Sequence[Step], width: int, paint: Mapping[str, str]
         told.append(f"{call.name}{args} -> {result}")
     for value in (*told, *first.errors):
         yield from _hanging(_cell(value), width, 6)
-
-
-def _issues(issues: Sequence[Mapping[str, Any]], width: int) -> list[str]:
-    told = [_cell(f"{issue['path']}: {issue['message']}") for issue in issues[:_MOST_ROWS]]
-    return [line for text in told for line in _hanging(text, width, 2)] + _rest(issues)
 
 
 def _pairs(pairs: Mapping[str, Any], width: int) -> list[str]:

@@ -132,18 +132,13 @@ class AgentModule(ABC, Generic[StateT, ObservationT, ActionT]):
         memory: Any = None,
         **state_kwargs: Any,
     ) -> Any:
-        """Run a task and return its answer, or the result with ``return_state``.
+        """Run a task and return its answer (None if it failed); with ``return_state`` the result.
 
-        ``max_steps`` is the budget's, and is told to an ``init_state`` that takes it.
-        ``workspace`` is a folder that becomes the run's environment, and is made if it
-        does not exist. ``trace=True`` writes the run to a folder of its own below
-        ``trace_logdir``, whose name begins with ``trace_prefix``; ``run_spec`` or
-        ``experiment_spec``, which go into its manifest, turn it on. ``trace`` may be a
-        writer, too. ``render=True`` prints the run as it goes, in the colours of
-        ``theme``. ``memory`` is the agent's for this run. Further options of ``Engine``
-        (budget, approval_callback …) go to it, others to ``init_state``. Without trace
-        and render no file is written and nothing printed; a failed run has no answer
-        and is logged as ``Engine.run`` does.
+        ``max_steps`` is the budget's and the state's, ``memory`` the agent's for this run.
+        ``workspace`` is a folder that becomes the environment; it is made if need be.
+        ``trace`` is a writer, or True for a new folder below ``trace_logdir`` whose name begins
+        with ``trace_prefix``; ``run_spec`` or ``experiment_spec`` turn it on. ``render=True``
+        prints the run as it goes. Further options of ``Engine`` go to it, others to ``init_state``.
         """
         options = locals()
         kept = self.memory

@@ -184,11 +184,8 @@ def fill(state: Any, fields: Row) -> Any:
 
 
 def step_event(record: Any, index: int, verdicts: Sequence[Mapping[str, Any]]) -> Row:
-    """Return one step at a glance, for people who follow the trace.
-
-    Its calls say ``tool_name``: rows with ``name`` are calls to Snowl's
-    scorers, which would then count each a second time.
-    """
+    """Return one step at a glance, for people who follow the trace."""
+    # Its calls say ``tool_name``: rows with ``name`` Snowl's scorers would count a second time.
     step_id, shown = _peek_whole(record, "step_id"), ("critic_name", "action", "reason", "score")
     return {
         "event": "qitos.step",
@@ -223,11 +220,8 @@ def _actions(record: Any) -> Iterator[Any]:
 
 
 def _observations(record: Any, step: Row) -> Iterator[Any]:
-    """A step's results in order, each under the name of the call it belongs to.
-
-    Results follow the invocations, not the actions: QitOS appends what the
-    environment says, and that is no tool's result.
-    """
+    """A step's results in order, each under the name of the call it belongs to."""
+    # They follow the invocations: QitOS appends what the environment says, no tool's result.
     calls, results = step["tool_calls"], [*(peek(record, "action_results") or ())]
     results += [{"error": call.get("error")} for call in calls[len(results) :]]
     for index, result in enumerate(results):
@@ -285,11 +279,8 @@ def _ending(source: Any, seen: Error) -> tuple[str | None, SnowlStop, Row | None
 
 
 def _failure(result: Any, reason: str, seen: Error) -> Row:
-    """What a failed run ended with: its own word, else its last failed event.
-
-    QitOS 0.3.0 has no ``failure``, and its events have neither type nor traceback;
-    those are the exception's that its hooks were shown.
-    """
+    """What a failed run ended with: its own word, else its last failed event."""
+    # QitOS 0.3.0 has no ``failure``, but its hooks are shown the exception.
     crashed = reason == "unrecoverable_error"
     told = peek(result, "failure") or (_last_error(result) if crashed else None)
     failure: Row = {name: text for name in _FAILURE if (text := peek_text(told, name))}

@@ -23,10 +23,8 @@ _TYPES = dict(string=str, integer=int, number=float, boolean=bool, array=list, o
 class SnowlTool:
     """One Snowl tool as a callable that QitOS's registries take.
 
-    A copy of it is its meta, under the mark that QitOS's decorator leaves on a function,
-    so the schema arrives as Snowl wrote it; the attributes up here are what a meta must
-    have besides. Snowl checks a tool's ``required_ops`` against its own environment, so
-    QitOS must not check them again.
+    A copy of it is its meta, under the mark that QitOS's decorator leaves on a function, so the
+    schema arrives as Snowl wrote it. Snowl itself checks its ``required_ops``, so it has none.
     """
 
     prompt = timeout_s = retry_policy = on_failure = None
@@ -110,8 +108,7 @@ def with_tools(
 def team_with_tools(team: Any, done: Any, tools: Sequence[SnowlTool]) -> Any:
     """Return a copy of an agent registry in which every agent has the tools too.
 
-    ``done`` is a registry that has them already. Specs are copied, agents are not:
-    their ``tools_override`` wins over what an agent has itself.
+    ``done`` is a registry that has them already. Specs are copied, agents are not.
     """
     team = _copied(team)
     for specs in vars(team).values():

@@ -115,8 +115,7 @@ class InstalledAgent:
     async def _set_up(self, context: Any) -> None:
         """Run the setup hook once, and again after it failed; each trial waits for it.
 
-        It has a task of its own, so that a cancelled trial costs the others nothing,
-        and trials of other event loops can wait for that too.
+        Its own task, so that a cancelled trial costs the others nothing, on any event loop.
         """
         with self._lock:
             if self._torn_down:

@@ -291,7 +291,8 @@ def calls(step: Step) -> list[Call]:
     record = step.record or {}
     actions = _list(record.get("actions")) or _list(step.decision.get("actions"))
     results, rows = _list(record.get("action_results")), _rows(record)
-    taken = [_latency(row) for row in rows]
+    times = [row.get("latency_ms") for row in rows]
+    taken = [ms / 1000 if _is_number(ms) and ms >= 0 else None for ms in times]
     begins = _begins(step.acted, taken, _mapping(record.get("action_execution")).get("segments"))
     found = []
     for n, (action, row, result) in enumerate(zip_longest(actions, rows, results)):
@@ -304,11 +305,6 @@ def calls(step: Step) -> list[Call]:
         began, seconds = (begins[n], taken[n]) if n < len(rows) else (step.acted, None)
         found.append(Call(name, action.get("args"), status, error, result, began, seconds))
     return found
-
-
-def _latency(row: Mapping[str, Any]) -> float | None:
-    value: Any = row.get("latency_ms")
-    return value / 1000 if _is_number(value) and value >= 0 else None
 
 
 def _begins(acted: float, seconds: list[float | None], segments: Any) -> list[float]:

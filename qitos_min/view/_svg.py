@@ -1,7 +1,4 @@
-"""The pictures of a page: inline SVG whose numbers are percent across and pixels down.
-
-So a picture is as wide as the page, and its words stay readable at any width.
-"""
+"""The pictures of a page: inline SVG whose numbers are percent across and pixels down."""
 
 from __future__ import annotations
 
@@ -110,11 +107,7 @@ def _axis(run: Run, bottom: int) -> Iterator[str]:
 
 
 def score_lines(rows: Sequence[Any]) -> dict[str, list[tuple[float, float | None, Any]]]:
-    """Return for each critic its verdicts: percent across, pixels down or None, and the row.
-
-    Step ids go from the first to the last, scores from the lowest to the highest, which
-    are 0 and 1 unless some lie outside.
-    """
+    """Return for each critic its verdicts: percent across, pixels down or None, and the row."""
     steps = [row["step_id"] for row in rows]
     start, span = min(steps), max(max(steps) - min(steps), 1)
     limits = _limits(rows)

@@ -48,7 +48,7 @@ class RunSpec(_Spec):
     seed: int | None = None
     stop_criteria: list[str] = field(default_factory=list)
     git_sha: str | None = None
-    package_version: str = __version__
+    package_version: str = field(default_factory=lambda: __version__)
     trace_schema_version: str = "v1"
     benchmark_name: str | None = None
     benchmark_split: str | None = None

@@ -13,22 +13,10 @@ from .session import AttemptIdentity
 
 ToolResultStatus = Literal["success", "error", "skipped", "timed_out", "cancelled"]
 ToolErrorKind = Literal["semantic", "execution", "policy"]
-EffectState = Literal[
-    "no_effect_declared",
-    "not_started",
-    "started",
-    "committed",
-    "rejected",
-    "unknown",
-    "reconciliation_required",
-]
-RetryDisposition = Literal[
-    "not_evaluated",
-    "retryable",
-    "non_retryable",
-    "blocked_worker_running",
-    "requires_reconciliation",
-]
+_Committing = Literal["not_started", "started", "committed", "rejected", "unknown"]
+EffectState = Literal["no_effect_declared", _Committing, "reconciliation_required"]
+_Blocked = Literal["blocked_worker_running", "requires_reconciliation"]
+RetryDisposition = Literal["not_evaluated", "retryable", "non_retryable", _Blocked]
 
 TOOL_RESULT_SCHEMA_VERSION = "qitos.tool_result/v2"
 _CLOSURE_VERSION = "qitos.tool_batch_closure/v1"
@@ -78,13 +66,8 @@ def _are_slots(value: Any) -> bool:
     return known and len({slot["action_id"] for slot in value}) == len(value)
 
 
-_is_filled_closure = _has_form(
-    {"schema_version": one_of(_CLOSURE_VERSION), "batch_id": _is_text, "slots": _are_slots}, {}
-)
-
-
-def _is_closure(value: Any) -> bool:
-    return value == {} or _is_filled_closure(value)
+_CLOSURE_FORM = {"schema_version": one_of(_CLOSURE_VERSION), "batch_id": _is_text}
+_is_filled_closure = _has_form({**_CLOSURE_FORM, "slots": _are_slots}, {})
 
 
 def _choice(code: str, name: str, kind: Any) -> FieldCheck:
@@ -102,7 +85,10 @@ _VERSION = (one_of(TOOL_RESULT_SCHEMA_VERSION), TOOL_RESULT_SCHEMA_VERSION)
 _KINDS = get_args(ToolErrorKind)
 _IDENTITY = (or_none(is_a(AttemptIdentity)), "an AttemptIdentity or None")
 _ACTION = (or_none(_is_action), "None or an object of name, args and action_id")
-_CLOSURE = (_is_closure, f"empty or a {_CLOSURE_VERSION} with different slots")
+_CLOSURE = (
+    lambda value: value == {} or _is_filled_closure(value),
+    f"empty or a {_CLOSURE_VERSION} with different slots",
+)
 
 FIELD_CHECKS: tuple[FieldCheck, ...] = (
     ("unknown_schema_version", "schema_version", *_VERSION),
@@ -123,19 +109,9 @@ FIELD_CHECKS: tuple[FieldCheck, ...] = (
     ("invalid_artifact_ref", "artifact_refs", _are_refs, "ArtifactRefs with different ids"),
     ("invalid_batch_closure", "batch_closure", *_CLOSURE),
 )
-"""What each field must be on its own."""
-
-STATE_FIELDS = frozenset(
-    "status error error_kind error_code recoverable worker_still_running effect_ref "
-    "effect_state retry_disposition reconciliation_required outcome_unknown".split()
-)
-"""The fields that ``state_fault`` looks at; at their defaults they have no fault."""
-
 _KIND_OF_STATUS = {"skipped": "policy", "timed_out": "execution", "cancelled": "execution"}
 _EFFECT_OPEN = ("started", "unknown", "reconciliation_required")
 _EFFECT_RETRYABLE = ("no_effect_declared", "not_started", "rejected")
-
-
 _OUTCOME, _EFFECT = "contradictory_outcome", "contradictory_effect"
 _RETRY = "unsafe_retry_disposition"
 
@@ -150,9 +126,13 @@ def state_fault(r: Any) -> tuple[str, str] | None:
     uncertain = unknown or r.reconciliation_required
     settled = effect in _EFFECT_RETRYABLE and not uncertain and not running
     may_run = r.status in ("timed_out", "cancelled")
-    open_effects = ", ".join(_EFFECT_OPEN)
-    reconciled = r.reconciliation_required and unknown
     has_ref, has_effect = r.effect_ref is not None, effect != "no_effect_declared"
+    reconciled = effect != "reconciliation_required" or (unknown and r.reconciliation_required)
+    closed = unknown and effect not in _EFFECT_OPEN
+    unsettled = retry == "retryable" and not (r.recoverable and settled)
+    blocked = retry == "blocked_worker_running" and not running
+    certain = retry == "requires_reconciliation" and not uncertain
+    flags = "reconciliation_required and outcome_unknown"
     rules = (
         (_OUTCOME, success and not silent, "a success has no error, error_kind or error_code"),
         (_OUTCOME, success and running, "a success has no running worker"),
@@ -161,29 +141,13 @@ def state_fault(r: Any) -> tuple[str, str] | None:
         (_OUTCOME, running and not may_run, "only a timed_out or cancelled call has a worker"),
         (_EFFECT, has_ref != has_effect, "effect_ref and an effect in effect_state go together"),
         (_EFFECT, effect == "unknown" and not unknown, "an unknown effect needs outcome_unknown"),
-        (
-            _EFFECT,
-            effect == "reconciliation_required" and not reconciled,
-            "an effect to reconcile needs reconciliation_required and outcome_unknown",
-        ),
-        (
-            _EFFECT,
-            unknown and effect not in _EFFECT_OPEN,
-            f"outcome_unknown needs an effect that is {open_effects}",
-        ),
+        (_EFFECT, not reconciled, f"an effect to reconcile needs {flags}"),
+        (_EFFECT, closed, f"outcome_unknown needs an effect that is {', '.join(_EFFECT_OPEN)}"),
+        (_RETRY, unsettled, "retryable needs recoverable, no running worker, and no effect"),
+        (_RETRY, blocked, "blocked_worker_running needs a running worker"),
         (
             _RETRY,
-            retry == "retryable" and not (r.recoverable and settled),
-            "retryable needs recoverable, no running worker, and no effect",
-        ),
-        (
-            _RETRY,
-            retry == "blocked_worker_running" and not running,
-            "blocked_worker_running needs a running worker",
-        ),
-        (
-            _RETRY,
-            retry == "requires_reconciliation" and not uncertain,
+            certain,
             "requires_reconciliation needs outcome_unknown or reconciliation_required",
         ),
     )

@@ -42,22 +42,28 @@ class Call:
 def call_tool(
     registry: ToolRegistry, action: Action, runtime_context: Mapping[str, Any] | None
 ) -> ToolResult:
-    """Run one call; what goes wrong is told by the result.
-
-    The order: name, structure of the arguments, ``validate_input``, permission rules,
-    approval, operations of the environment, execution. Nothing runs unless all checks
-    before it passed. Only ``KeyboardInterrupt`` is raised.
-    """
+    """Run one call; what goes wrong is told by the result."""
     return traced_call(registry, action, runtime_context)[0]
 
 
 def traced_call(
     registry: ToolRegistry, action: Action, runtime_context: Mapping[str, Any] | None
 ) -> tuple[ToolResult, Call | None]:
-    """The same, and the call itself if the tool is known."""
+    """The result of one call, and the call itself if the tool is known.
+
+    Nothing runs unless all checks passed, in their order. Only ``KeyboardInterrupt`` is
+    raised.
+    """
     name, call = registry.resolve_name(action.name), None
     if name is None:
-        result = _not_found(registry, str(action.name))
+        found = registry.suggest(str(action.name))
+        result = ToolResult.semantic_error(
+            code="tool_not_found",
+            error=unknown_tool(str(action.name), found),
+            metadata={"suggestions": found},
+            recoverable=True,
+            attempts=0,
+        )
     else:
         tool = registry.resolve(name)
         context = {**(runtime_context or {}), "tool_name": name, "action_id": action.action_id}
@@ -73,17 +79,6 @@ def unknown_tool(name: str, suggestions: Iterable[str]) -> str:
     """The words for a name that no tool has."""
     hint = " or ".join(map(repr, suggestions))
     return f"no tool is named {name!r}" + (f", did you mean {hint}?" if hint else "")
-
-
-def _not_found(registry: ToolRegistry, name: str) -> ToolResult:
-    found = registry.suggest(name)
-    return ToolResult.semantic_error(
-        code="tool_not_found",
-        error=unknown_tool(name, found),
-        metadata={"suggestions": found},
-        recoverable=True,
-        attempts=0,
-    )
 
 
 def _refusal(call: Call) -> ToolResult | None:

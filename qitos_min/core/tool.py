@@ -13,20 +13,6 @@ from ._introspect import docstring_parts, documented
 from ._limits import check_count, check_seconds, check_timeout
 from .tool_schema import CallSignature
 
-__all__ = [
-    "BaseTool",
-    "FunctionTool",
-    "RetryPolicy",
-    "ToolMeta",
-    "ToolPermission",
-    "ToolPermissionSpec",
-    "ToolSpec",
-    "build_tool_spec",
-    "function_tool",
-    "get_tool_meta",
-    "tool",
-]
-
 _MARK = "__qitos_tool_meta__"
 _OPS_GROUPS = {"file_ops": "file", "process_ops": "process"}
 
@@ -43,14 +29,10 @@ class ToolPermission:
 
 @dataclass
 class RetryPolicy:
-    """When and how often a failed call is tried again.
-
-    Raises ``ValueError`` for a bad number, ``TypeError`` for what is no exception.
-    """
+    """When and how often a failed call is tried again; raises ``ValueError``, ``TypeError``."""
 
     max_attempts: int = 3  # The first call included.
-    backoff_factor: float = 0.5
-    """Seconds before the second attempt; each further wait is twice as long."""
+    backoff_factor: float = 0.5  # Seconds before the second attempt; each further wait doubles.
     max_backoff: float = 60.0  # Longest wait in seconds.
     jitter: bool = True  # Whether each wait is a random part, at least half, of the computed one.
     retryable_exceptions: tuple[type[BaseException], ...] = (Exception,)
@@ -76,34 +58,27 @@ class RetryPolicy:
 class _ToolTraits:
     """What :class:`ToolMeta` and :class:`ToolSpec` share."""
 
-    prompt: str | None = None
-    """The description for models, when it differs from the one for people."""
+    prompt: str | None = None  # The description for models, if another than for people.
     timeout_s: float | None = None  # Seconds for one attempt; None means no limit.
     max_retries: int = 0  # Further attempts after an exception, at once; ``retry_policy`` beats it.
     retry_policy: RetryPolicy | None = None
+    # Called with the last exception; its answer becomes the result, None leaves the error.
     on_failure: Callable[[BaseException], Any] | None = None
-    """Called with the exception of the last attempt; what it returns becomes the
-    result, and None leaves the error as it is."""
     permissions: ToolPermission = field(default_factory=ToolPermission)
-    required_ops: list[str] = field(default_factory=list)
-    """Groups of operations that the environment must offer, such as ``file``."""
-    input_schema: dict[str, Any] | None = None
-    """JSON schema of the arguments, in place of the one from the signature."""
+    required_ops: list[str] = field(default_factory=list)  # Of the environment, as ``file``.
+    input_schema: dict[str, Any] | None = None  # JSON schema in place of the signature's.
     output_schema: dict[str, Any] | None = None
-    read_only: bool = False
-    """True promises that a call changes nothing, so that it may be repeated."""
-    concurrency_safe: bool | None = None
-    """True promises that calls may overlap; None means that nobody said so."""
+    read_only: bool = False  # Promises that a call changes nothing, so it may be repeated.
+    concurrency_safe: bool | None = None  # Whether calls may overlap; None: nobody said so.
+    # Whether a person must agree; a callable decides from the arguments.
     needs_approval: bool | Callable[[dict[str, Any]], bool] = False
-    """Whether a person must agree; a callable decides from the arguments."""
     requires_user_interaction: bool = False
     supports_background: bool = False
+    # Characters of output that a model is shown; an artifact store takes what is longer.
     result_max_chars: int | None = None
-    """Longest output text, in characters, that a model is shown; an artifact store,
-    if the run has one, takes what is longer."""
     produces_artifact: bool = False
+    # From the arguments to the text that the ``scope`` of a rule is compared with.
     rule_scope_builder: Callable[[dict[str, Any]], str | None] | None = None
-    """From the arguments to the text that the ``scope`` of a rule is compared with."""
 
     def __post_init__(self) -> None:
         check_timeout(self.timeout_s)
@@ -131,8 +106,7 @@ class ToolSpec(_ToolTraits):
 
     name: str
     description: str
-    parameters: dict[str, Any] = field(default_factory=dict)
-    """JSON schema of each argument, by name."""
+    parameters: dict[str, Any] = field(default_factory=dict)  # JSON schemas by name.
     required: list[str] = field(default_factory=list)
 
     @classmethod
@@ -181,34 +155,24 @@ class ToolPermissionSpec(Record):
 
     @classmethod
     def from_dict(cls, payload: Mapping[str, Any]) -> ToolPermissionSpec:
-        """Read what :meth:`to_dict` wrote; absent keys keep their defaults.
-
-        Raises ``ValueError`` for a missing name, ``TypeError`` for what is no mapping.
-        """
-        given = payload.get("permissions") or {} if isinstance(payload, Mapping) else {}
-        for what, value in (("a tool permission", payload), ("permissions", given)):
-            if not isinstance(value, Mapping):
-                raise TypeError(f"{what} must be a mapping, got {type(value).__qualname__}")
-        if not isinstance(payload.get("name"), str):
-            raise ValueError(f"a tool permission needs a text 'name', got {payload.get('name')!r}")
-        known = {n: v for n, v in payload.items() if n in cls.__dataclass_fields__ and v}
-        flags = {item.name: bool(given.get(item.name)) for item in fields(ToolPermission)}
-        return cls(**{**known, "name": payload["name"], "permissions": ToolPermission(**flags)})
+        """Read what :meth:`to_dict` wrote; absent keys keep their defaults."""
+        known = {n: v for n, v in payload.items() if n in cls.__dataclass_fields__}
+        permissions = ToolPermission(**payload.get("permissions") or {})
+        return cls(**{**known, "permissions": permissions})
 
 
 class BaseTool:
     """Base of class tools: set ``name`` and ``description``, write ``execute``.
 
-    Every field of :class:`ToolMeta`, and ``parameters`` and ``required``, may be a
-    class attribute too. A ``ToolSpec`` given to the constructor beats them. A class
-    that writes only ``run`` is called through it, with the arguments by name.
+    The fields of :class:`ToolSpec` may be class attributes; a spec given to the
+    constructor beats them. A class that writes only ``run`` is called through it.
     """
 
     name: str = ""
     description: str = ""
+    # Whether to run in the thread that called the run, as signals and windows ask for:
+    # then it is waited for, whatever the run is told, unless it has a limit.
     in_calling_thread: bool = False
-    """Whether it has to run in the thread that called the run, as signals and windows
-    ask for: then it is waited for, whatever the run is told, unless it has a limit."""
 
     def __init__(self, spec: ToolSpec | None = None) -> None:
         if spec is not None:
@@ -290,23 +254,18 @@ def _call_function(
     args: Mapping[str, Any],
     context: Mapping[str, Any],
 ) -> Any:
+    offered, env = context.get("ops") or {}, context.get("env")
+    known = {"runtime_context": dict(context), "ops": offered}
     injected = {}
     for name in signature.injected:
-        value = _injected(name, context)
+        value, group = known.get(name, context.get(name)), _OPS_GROUPS.get(name)
+        if group is not None and name not in context:
+            asked = group not in offered and env is not None
+            value = env.get_ops(group) if asked else offered.get(group)
         if value is not None or name in signature.unset:
             injected[name] = value
     first, named = signature.bind(args, injected)
     return func(*first, **named)
-
-
-def _injected(name: str, context: Mapping[str, Any]) -> Any:
-    offered = context.get("ops") or {}
-    if name in ("runtime_context", "ops"):
-        return dict(context) if name == "runtime_context" else offered
-    if name in context or name not in _OPS_GROUPS:
-        return context.get(name)
-    group, env = _OPS_GROUPS[name], context.get("env")
-    return offered.get(group) if group in offered or env is None else env.get_ops(group)
 
 
 def get_tool_meta(func: Any) -> ToolMeta | None:
@@ -317,11 +276,7 @@ def get_tool_meta(func: Any) -> ToolMeta | None:
 def tool(
     name: str | Callable[..., Any] | None = None, description: str | None = None, **meta: Any
 ) -> Any:
-    """Mark a function as a tool; the function itself stays as it is.
-
-    Takes the fields of :class:`ToolMeta`; works with and without parentheses. Raises
-    ``TypeError`` for an unknown keyword.
-    """
+    """Mark a function as a tool, with the fields of :class:`ToolMeta`; it stays as it is."""
     if callable(name):
         return tool()(name)
     noted = ToolMeta(name=name, description=description, **meta)
@@ -349,9 +304,8 @@ def function_tool(
 ) -> Any:
     """Make a tool of a function; with or without parentheses, also in a class body.
 
-    The keywords are the fields of :class:`ToolMeta`; any other keyword becomes an
-    attribute of the tool's ``meta``. Raises ``ValueError`` or ``TypeError`` for a
-    value that a field refuses.
+    The keywords are the fields of :class:`ToolMeta`, which may refuse a value; any other
+    keyword becomes an attribute of the tool's ``meta``.
     """
     given = {**locals(), **extra_meta}
     known = {name: given[name] for name in ToolMeta.__dataclass_fields__ if name in given}

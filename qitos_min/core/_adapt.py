@@ -36,11 +36,8 @@ def as_tool(item: Any, name: str | None = None, meta: ToolMeta | None = None) ->
         item = item.__func__.__get__(item.__self__, type(item.__self__))
     if isinstance(item, BaseTool):
         _check_bound(item)
-        return (
-            item
-            if name is None and meta is None
-            else _ToolObject(item, _merged(item.spec, meta, name))
-        )
+        alone = name is None and meta is None
+        return item if alone else _ToolObject(item, _merged(item.spec, meta, name))
     if is_function(item):
         tool = FunctionTool(item, _merged(get_tool_meta(item) or ToolMeta(), meta, name))
         _check_bound(tool)
@@ -50,12 +47,15 @@ def as_tool(item: Any, name: str | None = None, meta: ToolMeta | None = None) ->
     if callable(getattr(item, "execute", None)):
         return _ToolObject(item, _merged(_object_spec(item), meta, name))
     run = getattr(item, "run", item)
-    if callable(run):
-        return FunctionTool(run, _merged(_object_meta(item), meta, name))
-    raise TypeError(
-        "expected a function, a method or an object with execute() or run(), "
-        f"got {type(item).__qualname__}"
-    )
+    if callable(run):  # Its signature gives the arguments.
+        spec = _object_spec(item)
+        given = {field.name: getattr(spec, field.name) or None for field in fields(ToolMeta)}
+        if spec.parameters:
+            given["input_schema"] = spec.arguments_schema()
+        known = {name: value for name, value in given.items() if value is not None}
+        return FunctionTool(run, _merged(ToolMeta(**known), meta, name))
+    wanted = "a function, a method or an object with execute() or run()"
+    raise TypeError(f"expected {wanted}, got {type(item).__qualname__}")
 
 
 def is_function(item: Any) -> bool:
@@ -77,15 +77,6 @@ def _object_spec(item: Any) -> ToolSpec:
         return own
     spec = ToolSpec.from_attributes(item if own is None else own, type(item).__doc__)
     return spec if spec.name else replace(spec, name=getattr(item, "name", ""))
-
-
-def _object_meta(item: Any) -> ToolMeta:
-    """The same for an object with ``run()``, whose signature gives the arguments."""
-    spec = _object_spec(item)
-    given = {field.name: getattr(spec, field.name) or None for field in fields(ToolMeta)}
-    if spec.parameters:
-        given["input_schema"] = spec.arguments_schema()
-    return ToolMeta(**{name: value for name, value in given.items() if value is not None})
 
 
 def _merged(base: Any, meta: ToolMeta | None, name: str | None) -> Any:

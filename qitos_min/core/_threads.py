@@ -101,7 +101,10 @@ class Work:
         self.loop, done = loop, SimpleQueue()
 
         async def settle() -> None:
-            done.put(await _found(value))
+            try:
+                done.put((await value, None))
+            except BaseException as error:  # SystemExit would end the loop.
+                done.put((None, error))
 
         def start() -> None:
             task = loop.loop.create_task(settle())
@@ -206,15 +209,14 @@ class RunThreads:
     def __init__(
         self, token: Any = None, time_left: Callable[[], float | None] | None = None
     ) -> None:
-        self._token = token
-        self._time_left = time_left
+        self._token, self._time_left = token, time_left
         self._lock = threading.Lock()
         self._workers: list[_Worker] = []
         self._loop: _Loop | None = None
         self._closed = self._hangs = False
         around = AT_WORK.get()
         shares = around is not None and not around.threads.on_loop()
-        self._around: RunThreads | None = around.threads if around and shares else None
+        self._root: RunThreads = around.threads._root if around and shares else self
         self.caller = Work(self)
         """Stands for what is called in the run's own thread, such as approvals."""
 
@@ -234,7 +236,14 @@ class RunThreads:
         if limit is None and within:
             return outcome(call)
         work = Work(self, call)
-        worker = self._start(work)
+        with self._lock:
+            # The first that is free, so that calls in turn stay in one thread.
+            worker = next((w for w in self._workers if not w.is_busy), None)
+            if worker is None:
+                worker = _Worker(self)
+                self._workers.append(worker)
+            worker.is_busy = True
+        worker.inbox.put(work)
         try:
             cause = self._wait(work, limit, patient)
         except BaseException:
@@ -260,18 +269,16 @@ class RunThreads:
 
     def on_loop(self) -> bool:
         """Whether this is the thread of the run's event loop."""
-        if self._around is not None:
-            return self._around.on_loop()
-        return self._loop is not None and self._loop.is_here()
+        loop = self._root._loop
+        return loop is not None and loop.is_here()
 
     def loop(self) -> _Loop | None:
         """The event loop of the run; None when the run has ended."""
-        if self._around is not None:
-            return self._around.loop()
-        with self._lock:
-            if not self._closed and (self._loop is None or self._loop.is_closed):
-                self._loop = _Loop(self)
-            return self._loop
+        root = self._root
+        with root._lock:
+            if not root._closed and (root._loop is None or root._loop.is_closed):
+                root._loop = _Loop(root)
+            return root._loop
 
     def close(self, wait: float = LAST_GRACE) -> None:
         """Let the threads end; wait so many seconds for the clean-up of the loop."""
@@ -284,17 +291,6 @@ class RunThreads:
             worker.inbox.put(None)
         if loop is not None:
             loop.close(min(wait, _GRACE) if self._hangs else wait)
-
-    def _start(self, work: Work) -> _Worker:
-        with self._lock:
-            # The first that is free, so that calls in turn stay in one thread.
-            worker = next((w for w in self._workers if not w.is_busy), None)
-            if worker is None:
-                worker = _Worker(self)
-                self._workers.append(worker)
-            worker.is_busy = True
-        worker.inbox.put(work)
-        return worker
 
     def _drop(self, worker: _Worker) -> None:
         with self._lock:
@@ -342,13 +338,6 @@ class RunThreads:
         return LeftBehind(cause, running=False) if cause == "timeout" or stopped else work.found
 
 
-async def _found(value: Any) -> _Outcome:
-    try:
-        return await value, None
-    except BaseException as error:  # SystemExit would end the loop.
-        return None, error
-
-
 def _given(found: _Outcome) -> Any:
     value, error = found
     if error is not None:
@@ -371,7 +360,7 @@ def settled(value: Any) -> Any:
 def settled_alone(value: Any) -> Any:
     """The same on a loop that lives for this value only."""
     threads = RunThreads()
-    threads._around = None
+    threads._root = threads
     try:
         return threads.caller.settled(value)
     finally:

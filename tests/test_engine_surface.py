@@ -14,7 +14,14 @@ from qitos_min.core.action import ActionExecutionPolicy, ActionStatus
 from qitos_min.core.errors import ErrorCategory, QitosRuntimeError
 from qitos_min.core.history import HistoryPolicy
 from qitos_min.core.memory import Memory
-from qitos_min.engine import CancelMode, CancelToken, CriticResult, EngineHook, RuntimeBudget, critic
+from qitos_min.engine import (
+    CancelMode,
+    CancelToken,
+    CriticResult,
+    EngineHook,
+    RuntimeBudget,
+    critic,
+)
 from qitos_min.engine._plain import StateView, exact, plain
 from qitos_min.engine.action_executor import ActionExecutor
 from qitos_min.engine.approval import ToolApprovalItem
@@ -45,7 +52,10 @@ def test_the_executor_of_an_engine_has_the_very_policy_given():
 
 
 def test_actions_may_be_dicts_from_the_decision_to_the_result():
-    rows = [{"name": "add", "args": {"a": 1, "b": 2}}, {"action": "add", "arguments": {"a": 3, "b": 4}, "id": "own"}]
+    rows = [
+        {"name": "add", "args": {"a": 1, "b": 2}},
+        {"action": "add", "arguments": {"a": 3, "b": 4}, "id": "own"},
+    ]
     result = play(Engine(agent(Decision.act(rows), FINAL)))
     assert result.records[0].action_results == [3, 7]
 
@@ -117,7 +127,10 @@ class Parser:
 
 PARSERS = {
     "method": (Parser(), ["hi", {"protocol": "react_text_v1", "step": 0}]),
-    "keywords": (lambda raw, **more: Decision.final(more), {"context": {"protocol": "react_text_v1", "step": 0}}),
+    "keywords": (
+        lambda raw, **more: Decision.final(more),
+        {"context": {"protocol": "react_text_v1", "step": 0}},
+    ),
     "text only": (lambda raw: Decision.final(raw), "hi"),
 }
 
@@ -163,7 +176,13 @@ def test_a_memory_is_reset_once_a_run_and_told_of_each_stage():
     assert memory.resets == [result.run_id]
     step = ["observation", "decision", "action_result", "next_state"]
     found = memory.retrieve()
-    assert [record.role for record in found] == ["task", *step, "observation", "decision", "next_state"]
+    assert [record.role for record in found] == [
+        "task",
+        *step,
+        "observation",
+        "decision",
+        "next_state",
+    ]
     assert [record.step_id for record in found] == [0] * 5 + [1] * 3
     assert found[3].content == 3
 
@@ -253,12 +272,16 @@ def test_any_object_with_get_is_a_registry():
 
 
 def test_results_tell_of_limits_segments_and_times():
-    registry = ToolRegistry().register(lambda: 1, name="t", meta=ToolMeta(timeout_s=5, concurrency_safe=True))
+    registry = ToolRegistry().register(
+        lambda: 1, name="t", meta=ToolMeta(timeout_s=5, concurrency_safe=True)
+    )
     executor = ActionExecutor(registry, ActionExecutionPolicy("parallel"))
     actions = [Action("t"), Action("t", timeout_s=2), Action("nope")]
     told = [result.metadata for result in executor.execute(actions)]
     assert [(m["timeout_source"], m["timeout_s"], m["segment_index"]) for m in told] == [
-        ("tool", 5, 0), ("action", 2, 0), (None, None, 1),
+        ("tool", 5, 0),
+        ("action", 2, 0),
+        (None, None, 1),
     ]
     assert all(m["started_at"] <= m["ended_at"] and not m["cancel_source"] for m in told)
     stats = executor.last_execution_stats
@@ -269,7 +292,10 @@ def test_a_cancelled_executor_starts_nothing():
     token = CancelToken()
     token.request_cancel(CancelMode.IMMEDIATE)
     [result] = ActionExecutor(tools(), cancel_token=token).execute(ADD.actions)
-    assert (result.status, result.metadata["cancel_source"]) == (ActionStatus.CANCELLED, "run_cancelled")
+    assert (result.status, result.metadata["cancel_source"]) == (
+        ActionStatus.CANCELLED,
+        "run_cancelled",
+    )
     assert (result.metadata["started_at"], result.metadata["ended_at"]) == (None, None)
 
 
@@ -288,7 +314,12 @@ def test_a_request_to_cancel_can_be_taken_back():
 
 def test_an_approval_item_needs_only_a_name():
     item = ToolApprovalItem("rm", {"path": "x"})
-    assert (item.tool_name, item.tool_args, item.message, item.tool_spec) == ("rm", {"path": "x"}, "", None)
+    assert (item.tool_name, item.tool_args, item.message, item.tool_spec) == (
+        "rm",
+        {"path": "x"},
+        "",
+        None,
+    )
 
 
 @pytest.mark.parametrize("given", ["stop", {"action": "stop"}, ("stop",), CriticResult("stop")])
@@ -360,9 +391,18 @@ class Big(StateSchema):
 
 
 STATES = [
-    ("notes", [1, {"a": [True]}]), ("notes", [1, {"a": [1]}]), ("notes", [1.0, {"a": [1]}]),
-    ("notes", []), ("odd", 5), ("odd", True), ("odd", {3, 1}), ("odd", float("nan")),
-    ("metadata", {"k": ("x",)}), ("odd", "lone\ud800"), ("odd", None), ("odd", {1: 2}),
+    ("notes", [1, {"a": [True]}]),
+    ("notes", [1, {"a": [1]}]),
+    ("notes", [1.0, {"a": [1]}]),
+    ("notes", []),
+    ("odd", 5),
+    ("odd", True),
+    ("odd", {3, 1}),
+    ("odd", float("nan")),
+    ("metadata", {"k": ("x",)}),
+    ("odd", "lone\ud800"),
+    ("odd", None),
+    ("odd", {1: 2}),
 ]
 
 
@@ -372,7 +412,11 @@ def test_a_view_is_always_what_the_state_is_and_made_anew_only_where_it_changed(
         setattr(state, name, value)
         seen = view.of(state)
         assert json.dumps(seen) == json.dumps(plain(state))
-        if plain(state.odd) is state.odd or isinstance(state.odd, (int, str)) and "lone" not in str(state.odd):
+        if (
+            plain(state.odd) is state.odd
+            or isinstance(state.odd, (int, str))
+            and "lone" not in str(state.odd)
+        ):
             assert view.of(state) is seen
     state.notes, state.odd = [1], None
     before = view.of(state)

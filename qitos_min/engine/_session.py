@@ -43,33 +43,41 @@ class EngineSession:
 
     def run(self) -> EngineResult:
         """Take all the steps that are left and return the result."""
-        for _ in self._steps():
-            pass
+        try:
+            while self._advance():
+                pass
+        except KeyboardInterrupt as interrupt:
+            self._finish(interrupt)
+            raise
         assert self.result is not None
         return self.result
 
     def __iter__(self) -> Iterator[StepResult]:
         """Yield a ``StepResult`` after each step until the run is over."""
-        for _ in self._steps():
-            yield self._step_result()
+        while self.result is None:
+            try:
+                going = self._advance()
+            except KeyboardInterrupt as interrupt:
+                self._finish(interrupt)
+                raise
+            if going:
+                yield self._step_result()
 
-    def _steps(self) -> Iterator[None]:
-        """Take the steps that are left, one at each turn, and finish the run."""
-        run, interrupt = self._run, None
+    def _advance(self) -> bool:
+        """Take a step; False when there was none left and the run is finished."""
+        run = self._run
         if self.result is not None:
-            return
-        try:
-            if not self._started:
-                self._started = True
-                run.attempt(self._start)
-            while run.attempt(run.over) is False:
-                run_step(run)
-                yield
-            interrupt = self._finish(None)
-        except KeyboardInterrupt as error:
-            interrupt = self._finish(error)
+            return False
+        if not self._started:
+            self._started = True
+            run.attempt(self._start)
+        if run.attempt(run.over) is False:
+            run_step(run)
+            return True
+        interrupt = self._finish()
         if interrupt is not None:
             raise interrupt
+        return False
 
     def _start(self) -> None:
         """Record INIT and get tools and environment ready."""
@@ -175,7 +183,7 @@ class EngineSession:
             recovered=bool(failed) and run.failure is None,
         )
 
-    def _finish(self, interrupt: KeyboardInterrupt | None) -> KeyboardInterrupt | None:
+    def _finish(self, interrupt: KeyboardInterrupt | None = None) -> KeyboardInterrupt | None:
         """End the run; return the interrupt that came before or meanwhile, if any.
 
         An interrupt here is put off until the result is there.

@@ -48,9 +48,9 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
     def __init__(
         self,
         agent: Any,
+        budget: RuntimeBudget | None = None,
         *,
         tool_registry: ToolRegistry | None = None,
-        budget: RuntimeBudget | None = None,
         critics: list[Any] | None = None,
         stop_criteria: list[Any] | None = None,
         agent_registry: AgentRegistry | None = None,

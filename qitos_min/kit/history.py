@@ -5,31 +5,38 @@ from __future__ import annotations
 from typing import Any
 
 from ..core._limits import check_count
-from ..core.history import History, HistoryMessage
+from ..core.history import History, HistoryMessage, MessageLog
 
 __all__ = ["History", "HistoryMessage", "WindowHistory"]
 
 
-class WindowHistory(History):
-    """Keeps the last ``window_size`` messages."""
+class Window(MessageLog):
+    """A log that keeps its last ``window_size`` entries."""
 
-    def __init__(self, window_size: int = 24) -> None:
+    def __init__(self, window_size: int) -> None:
         check_count(window_size, "window_size", least=1)
         super().__init__()
         self.window_size = window_size
+
+    def append(self, message: Any) -> None:
+        """Add an entry, and drop the oldest when there are too many."""
+        super().append(message)
+        self.evict()
+
+    def evict(self) -> int:
+        """Drop the oldest entries beyond the window, and say how many those were."""
+        dropped = max(0, len(self._messages) - self.window_size)
+        del self._messages[:dropped]
+        return dropped
+
+
+class WindowHistory(Window, History):
+    """Keeps the last ``window_size`` messages."""
+
+    def __init__(self, window_size: int = 24) -> None:
+        super().__init__(window_size)
 
     @property
     def messages(self) -> list[HistoryMessage]:
         """The messages kept, oldest first, in a new list."""
         return list(self._messages)
-
-    def append(self, message: Any) -> None:
-        """Add a message, and drop the oldest when there are too many."""
-        super().append(message)
-        self.evict()
-
-    def evict(self) -> int:
-        """Drop the oldest messages beyond the window, and say how many those were."""
-        dropped = max(0, len(self._messages) - self.window_size)
-        del self._messages[:dropped]
-        return dropped

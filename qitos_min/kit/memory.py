@@ -7,35 +7,22 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ..core._limits import check_count
 from ..core.memory import Memory, MemoryRecord
+from .history import Window
 
 __all__ = ["MarkdownFileMemory", "Memory", "MemoryRecord", "WindowMemory"]
 
 
-class WindowMemory(Memory):
+class WindowMemory(Window, Memory):
     """Keeps the last ``window_size`` records."""
 
     def __init__(self, window_size: int = 20) -> None:
-        check_count(window_size, "window_size", least=1)
-        super().__init__()
-        self.window_size = window_size
+        super().__init__(window_size)
 
     @property
     def records(self) -> list[MemoryRecord]:
         """The records kept, oldest first, in a new list."""
         return list(self._messages)
-
-    def append(self, record: Any) -> None:
-        """Add a record, and drop the oldest when there are too many."""
-        super().append(record)
-        self.evict()
-
-    def evict(self) -> int:
-        """Drop the oldest records beyond the window, and say how many those were."""
-        dropped = max(0, len(self._messages) - self.window_size)
-        del self._messages[:dropped]
-        return dropped
 
 
 class MarkdownFileMemory(WindowMemory):

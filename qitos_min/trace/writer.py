@@ -157,7 +157,7 @@ class TraceWriter:
         try:
             self._write_events()
             self._steps.add([{**record.to_row(), "run_id": run_id}])
-        except BaseException:  # The run goes on without its trace.
+        except Exception:  # The run goes on without its trace.
             self._close()
             raise
         self._manifest["step_count"] += 1
@@ -201,7 +201,6 @@ class TraceWriter:
         self._steps.close()
 
     def _write_events(self) -> None:
-        events, self._waiting = self._waiting, []
         self._events.add(
             {
                 "run_id": self.run_id,
@@ -212,9 +211,11 @@ class TraceWriter:
                 "error": event.error,
                 "ts": event.ts,
             }
-            for event in events
+            for event in self._waiting
         )
-        self._manifest["event_count"] += len(events)
+        # Last, so that an interrupt before it loses none of them.
+        self._manifest["event_count"] += len(self._waiting)
+        self._waiting = []
 
     def _write_manifest(self) -> None:
         path = self.run_dir / "manifest.json"

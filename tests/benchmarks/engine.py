@@ -98,7 +98,9 @@ def steps_table(steps, rounds):
     with tempfile.TemporaryDirectory() as folder:
         traced = tempfile.mkdtemp(dir=folder)
         runs = [
-            lambda form=form: engine_run(steps, **{k: traced if k == "folder" else v for k, v in form.items()})
+            lambda form=form: engine_run(
+                steps, **{k: traced if k == "folder" else v for k, v in form.items()}
+            )
             for form in FORMS.values()
         ]
         rows = {form: lines_of(min(steps, 1000), form, folder) for form in FORMS}
@@ -107,7 +109,9 @@ def steps_table(steps, rounds):
     for number, form in enumerate(FORMS):
         step = taken[number] / steps * 1e6
         limit = taken[len(FORMS) + number] / min(steps, 1000) * 1e6
-        print(f"| {steps} | {form} | {1e6 / step:.0f} | {step:.0f} | {limit:.0f} | {step / limit:.2f} |")
+        print(
+            f"| {steps} | {form} | {1e6 / step:.0f} | {step:.0f} | {limit:.0f} | {step / limit:.2f} |"
+        )
 
 
 def memory_table(steps):
@@ -119,9 +123,7 @@ def memory_table(steps):
 def parallel(calls=64, concurrency=16, seconds=0.01):
     """Milliseconds of a batch of naps, and the least that it can take."""
     registry = ToolRegistry()
-    registry.register(
-        lambda: time.sleep(seconds), name="nap", meta=ToolMeta(concurrency_safe=True)
-    )
+    registry.register(lambda: time.sleep(seconds), name="nap", meta=ToolMeta(concurrency_safe=True))
 
     class Sleeper(Adder):
         def decide(self, state, observation):
@@ -156,7 +158,11 @@ def import_times(rounds):
         for name, modules in groups.items():
             done = subprocess.run(
                 [sys.executable, "-S", "-c", code.format(modules)],
-                cwd=ROOT, env=env, capture_output=True, text=True, check=True,
+                cwd=ROOT,
+                env=env,
+                capture_output=True,
+                text=True,
+                check=True,
             )
             if number:  # The first round writes the compiled files.
                 times[name].append(float(done.stdout) * 1000)

@@ -31,8 +31,8 @@ class Clock(AgentModule[StateSchema, dict[str, Any], Action]):
 
 def main(scripted, folder):
     engine = Engine(
-        agent=Clock(),
-        budget=RuntimeBudget(max_steps=3),
+        Clock(),
+        RuntimeBudget(max_steps=3),
         stop_criteria=[MaxStepsCriteria(max_steps=3), FinalResultCriteria()],
     )
     return engine.run("Tick"), {}

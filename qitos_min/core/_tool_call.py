@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from .tool_registry import ToolRegistry
 
 _DECISIONS = ("deny", "ask", "allow")
-_RULE_KEYS = {"tool", "decision", "scope"}
 
 
 @dataclass
@@ -40,13 +39,6 @@ class Call:
 
 
 def call_tool(
-    registry: ToolRegistry, action: Action, runtime_context: Mapping[str, Any] | None
-) -> ToolResult:
-    """Run one call; what goes wrong is told by the result."""
-    return traced_call(registry, action, runtime_context)[0]
-
-
-def traced_call(
     registry: ToolRegistry, action: Action, runtime_context: Mapping[str, Any] | None
 ) -> tuple[ToolResult, Call | None]:
     """The result of one call, and the call itself if the tool is known.
@@ -151,12 +143,10 @@ def _is_hit(call: Call, rule: Any) -> bool:
     ``scope``, a pattern for what the tool's ``rule_scope_builder`` says. Raises
     ``ValueError`` for any other rule.
     """
-    known = isinstance(rule, Mapping) and rule.keys() <= _RULE_KEYS
+    known = isinstance(rule, Mapping) and rule.keys() <= {"tool", "decision", "scope"}
     if not known or not isinstance(rule.get("tool"), str) or rule.get("decision") not in _DECISIONS:
-        raise ValueError(
-            "a permission rule needs 'tool' and 'decision' (deny, ask or allow) "
-            f"and may have 'scope', got {rule!r}"
-        )
+        keys = "'tool' and 'decision' (deny, ask or allow) and may have 'scope'"
+        raise ValueError(f"a permission rule needs {keys}, got {rule!r}")
     if not any(fnmatchcase(n, rule["tool"]) for n in call.registry.names_of(call.name)):
         return False
     if rule.get("scope") is None:
@@ -191,11 +181,8 @@ def _check_approval(call: Call) -> Fault | None:
         return None
     callback = call.context.get("approval_callback")
     if callback is None:
-        return Fault(
-            "approval_required",
-            f"tool {call.name!r} needs approval, and there is neither an "
-            "approval_callback to ask nor auto_approve",
-        )
+        what = "there is neither an approval_callback to ask nor auto_approve"
+        return Fault("approval_required", f"tool {call.name!r} needs approval, and {what}")
     record = ToolPermissionSpec.from_spec(call.spec)
     answer = settled(callback(call.name, detach_json(call.args), record))
     pair = isinstance(answer, (tuple, list)) and len(answer) == 2

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from typing import Any
 
 from ._contract import Record
@@ -179,7 +180,7 @@ class BaseTool:
             # Not by assignment: a subclass may have made them read-only properties.
             vars(self).update(spec=spec, name=spec.name, description=spec.description)
 
-    @cached_property
+    @functools.cached_property
     def spec(self) -> ToolSpec:
         """What the runtime knows about this tool."""
         spec = ToolSpec.from_attributes(self, type(self).__doc__)
@@ -187,7 +188,7 @@ class BaseTool:
             spec.input_schema = self._signature.schema
         return spec
 
-    @cached_property
+    @functools.cached_property
     def _signature(self) -> CallSignature | None:
         """How the arguments of ``run`` are read, if that is what this tool defines."""
         if type(self).run is BaseTool.run:
@@ -202,10 +203,25 @@ class BaseTool:
         return None
 
     def execute(self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None) -> Any:
-        """Do the work; what is returned becomes the output of a ``ToolResult``."""
-        if self._signature is None:
+        """Do the work; what is returned becomes the output of a ``ToolResult``.
+
+        The parameters of a function that the runtime fills come from the context.
+        """
+        signature, context = self._signature, runtime_context or {}
+        if signature is None:
             raise NotImplementedError(f"{type(self).__qualname__} must define execute()")
-        return _call_function(self.run, self._signature, args, runtime_context or {})
+        offered, env = context.get("ops") or {}, context.get("env")
+        known = {"runtime_context": dict(context), "ops": offered}
+        injected = {}
+        for name in signature.injected:
+            value, group = known.get(name, context.get(name)), _OPS_GROUPS.get(name)
+            if group is not None and name not in context:
+                asked = group not in offered and env is not None
+                value = env.get_ops(group) if asked else offered.get(group)
+            if value is not None or name in signature.unset:
+                injected[name] = value
+        first, named = signature.bind(args, injected)
+        return (self.func if isinstance(self, FunctionTool) else self.run)(*first, **named)
 
     def run(self, **args: Any) -> Any:
         """The older way to call a tool: the arguments by name."""
@@ -242,30 +258,6 @@ class FunctionTool(BaseTool):
         if instance is None or not hasattr(self.func, "__get__"):
             return self
         return FunctionTool(self.func.__get__(instance, owner), self.meta)
-
-    def execute(self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None) -> Any:
-        """Call the function; the runtime's own parameters come from the context."""
-        return _call_function(self.func, self._signature, args, runtime_context or {})
-
-
-def _call_function(
-    func: Callable[..., Any],
-    signature: CallSignature,
-    args: Mapping[str, Any],
-    context: Mapping[str, Any],
-) -> Any:
-    offered, env = context.get("ops") or {}, context.get("env")
-    known = {"runtime_context": dict(context), "ops": offered}
-    injected = {}
-    for name in signature.injected:
-        value, group = known.get(name, context.get(name)), _OPS_GROUPS.get(name)
-        if group is not None and name not in context:
-            asked = group not in offered and env is not None
-            value = env.get_ops(group) if asked else offered.get(group)
-        if value is not None or name in signature.unset:
-            injected[name] = value
-    first, named = signature.bind(args, injected)
-    return func(*first, **named)
 
 
 def get_tool_meta(func: Any) -> ToolMeta | None:
@@ -314,3 +306,91 @@ def function_tool(
     if func is None:
         return lambda wrapped: FunctionTool(wrapped, meta)
     return FunctionTool(func, meta)
+
+
+class _ToolObject(BaseTool):
+    """A foreign tool object, or a tool under another name or with other traits."""
+
+    def __init__(self, target: Any, spec: ToolSpec) -> None:
+        super().__init__(spec)
+        self.target = target
+        self.in_calling_thread = getattr(target, "in_calling_thread", False)
+        self._signature = target._signature if isinstance(target, BaseTool) else None
+
+    def validate_input(
+        self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
+    ) -> str | None:
+        check = getattr(self.target, "validate_input", None)
+        return check(args, runtime_context) if callable(check) else None
+
+    def execute(self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None) -> Any:
+        return self.target.execute(args, runtime_context)
+
+
+def as_tool(item: Any, name: str | None = None, meta: ToolMeta | None = None) -> BaseTool:
+    """The tool that an item is or becomes; ``TypeError`` if it is none."""
+    if inspect.ismethod(item) and isinstance(item.__func__, FunctionTool):
+        # What a class method is, made of a tool, from Python 3.13 on.
+        item = item.__func__.__get__(item.__self__, type(item.__self__))
+    if isinstance(item, BaseTool):
+        _check_bound(item)
+        alone = name is None and meta is None
+        return item if alone else _ToolObject(item, _merged(item.spec, meta, name))
+    if is_function(item):
+        tool = FunctionTool(item, _merged(get_tool_meta(item) or ToolMeta(), meta, name))
+        _check_bound(tool)
+        return tool
+    if isinstance(item, type):
+        raise TypeError(f"class {item.__qualname__} is no tool, register an instance")
+    if callable(getattr(item, "execute", None)):
+        return _ToolObject(item, _merged(_object_spec(item), meta, name))
+    run = getattr(item, "run", item)
+    if callable(run):  # Its signature gives the arguments.
+        spec = _object_spec(item)
+        given = {field.name: getattr(spec, field.name) or None for field in fields(ToolMeta)}
+        if spec.parameters:
+            given["input_schema"] = spec.arguments_schema()
+        known = {name: value for name, value in given.items() if value is not None}
+        return FunctionTool(run, _merged(ToolMeta(**known), meta, name))
+    wanted = "a function, a method or an object with execute() or run()"
+    raise TypeError(f"expected {wanted}, got {type(item).__qualname__}")
+
+
+def is_function(item: Any) -> bool:
+    """Whether an item is a function, a method, a part of one or a tool made of one."""
+    return inspect.isroutine(item) or isinstance(item, (FunctionTool, functools.partial))
+
+
+def _check_bound(tool: BaseTool) -> None:
+    func = getattr(tool, "func", None)
+    names = func.__code__.co_varnames if inspect.isfunction(func) else ()
+    if names[:1] == ("self",) and func.__code__.co_argcount:
+        text = f"{func.__qualname__} is a method without its object, register it from an instance"
+        raise TypeError(text)
+
+
+def _object_spec(item: Any) -> ToolSpec:
+    own = getattr(item, "spec", None)
+    if isinstance(own, ToolSpec):
+        return own
+    spec = ToolSpec.from_attributes(item if own is None else own, type(item).__doc__)
+    return spec if spec.name else replace(spec, name=getattr(item, "name", ""))
+
+
+def _merged(base: Any, meta: ToolMeta | None, name: str | None) -> Any:
+    """A copy of a meta or spec with the fields of ``meta`` that are set, and a name."""
+    unset = ToolMeta()
+    given = {field.name: getattr(meta or unset, field.name) for field in fields(ToolMeta)}
+    changes = {field: value for field, value in given.items() if value != getattr(unset, field)}
+    if name is not None or base.name:
+        changes["name"] = base.name if name is None else name
+    return replace(base, **changes)
+
+
+def shown(item: Any) -> str:
+    """How an item is named in messages: by what it was made from."""
+    while isinstance(item, (_ToolObject, FunctionTool)):
+        item = item.target if isinstance(item, _ToolObject) else item.func
+    if inspect.isroutine(item):
+        return f"the function {item.__module__}.{item.__qualname__}"
+    return f"an object of {type(item).__module__}.{type(item).__qualname__}"

@@ -10,14 +10,14 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
-from ._adapt import as_tool, is_function, shown
 from ._foreign import guarded
 from ._json import to_json_value
 from ._shorten import summary
-from ._tool_call import traced_call, unknown_tool
+from ._tool_call import call_tool, unknown_tool
 from .action import Action
 from .errors import ErrorCategory, RuntimeErrorInfo, ToolExecutionError
-from .tool import BaseTool, FunctionTool, ToolMeta, ToolPermissionSpec, ToolSpec, get_tool_meta
+from .tool import BaseTool, FunctionTool, ToolMeta, ToolPermissionSpec, ToolSpec
+from .tool import as_tool, get_tool_meta, is_function, shown
 from .tool_result import ToolResult
 
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.ASCII)
@@ -228,7 +228,7 @@ class ToolRegistry:
         ``ToolExecutionError`` for a call that was refused or did not end in time.
         """
         action = Action(self._known(tool_name), args)
-        result, call = traced_call(self, action, runtime_context)
+        result, call = call_tool(self, action, runtime_context)
         if call is not None and call.error is not None:
             if result.is_success:  # By ``on_failure``.
                 return result.output
@@ -247,7 +247,7 @@ class ToolRegistry:
         ``approval_callback``, ``auto_approve``, ``permission_rules``, ...). What goes
         wrong is told by the result; only ``KeyboardInterrupt`` is raised.
         """
-        return traced_call(self, action, runtime_context)[0]
+        return call_tool(self, action, runtime_context)[0]
 
     def setup(self, context: dict[str, Any] | None = None) -> None:
         """Call ``setup(context)`` of each toolset that has it, in order."""

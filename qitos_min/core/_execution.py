@@ -140,10 +140,9 @@ def _after_failure(call: Call, result: ToolResult) -> ToolResult:
 
 
 def _drained(value: Any, given: list[Any]) -> Any:
-    """A value, or the list of those that a generator or another iterator gives.
+    """A value, or ``given`` with those that an iterator gives and what it returns at last.
 
-    They are added to ``given`` as they come, so that a failure costs none of them. A
-    value that a generator returns at its end comes last.
+    They are added as they come, so that a failure costs none of them.
     """
 
     def take(item: Any) -> None:
@@ -177,11 +176,7 @@ def _drained(value: Any, given: list[Any]) -> Any:
 
 
 def _limit_output(result: ToolResult, limit: int | None, context: Mapping[str, Any]) -> None:
-    """Cut what a model is shown; an artifact store takes an output that is too long.
-
-    The store is the ``artifact_resolver`` of the context or its environment's
-    ``artifact_store``. Of an object each part is cut by itself.
-    """
+    """Cut what a model is shown; an artifact store takes an output that is too long."""
     if limit is None:
         return
     text = joined(result.output)
@@ -225,11 +220,7 @@ def _stored(output: Any, context: Mapping[str, Any]) -> ArtifactRef | None:
 
 
 def raised(error: BaseException, given: Sequence[Any] = ()) -> ToolResult:
-    """The result of a tool that raised; it may have yielded ``given`` before.
-
-    What a command that it ran has printed (by the attributes of ``subprocess`` errors)
-    is kept too, as the last value if there are others.
-    """
+    """The result of a tool that raised, with what it yielded and its command printed."""
     printed: dict[str, Any] = {}
     for name in ("stdout", "stderr"):
         text = getattr(error, name, None)
@@ -238,9 +229,7 @@ def raised(error: BaseException, given: Sequence[Any] = ()) -> ToolResult:
     output: Any = printed if any(printed.values()) else None
     if given:
         output = to_json_value([*given, output] if output else list(given))
+    told, code = {"traceback": traced(error)}, "tool_execution_failed"
     return ToolResult.execution_error(
-        code="tool_execution_failed",
-        error=described(error),
-        output=output,
-        metadata={"traceback": traced(error)},
+        code=code, error=described(error), output=output, metadata=told
     )

@@ -89,11 +89,10 @@ def is_secret_name(name: str) -> bool:
 
 
 def redact(value: Any) -> tuple[Any, dict[str, int]]:
-    """A copy without secrets and absolute host paths, and how many of each it had.
+    """A copy of a JSON value without secrets and host paths, and how many of each it had.
 
-    ``value`` is a tree of JSON values. What stands under a secret name goes whole: the
-    value of a key, the second of a ``[name, value]`` pair, the ``value`` beside a
-    ``name``. Of other texts, keys too, only the part that is recognised goes.
+    What stands under a secret name goes whole: the value of a key, the second of a pair,
+    the ``value`` beside a ``name``. Of other texts only the recognised part goes.
     """
     removed = {"secret_values": 0, "secret_texts": 0, "host_paths": 0}
     return _Redaction(removed).tree(value), removed

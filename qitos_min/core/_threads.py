@@ -22,8 +22,8 @@ _GRACE = 0.1  # Seconds that work has to end by itself when a run cannot wait an
 LAST_GRACE = 0.5  # Seconds that the end of a run waits for the clean-up.
 # Ctrl-C does not reach a thread of Windows that waits for a lock.
 _LONGEST_WAIT = 0.2 if os.name == "nt" else 3600.0
+# The work of a run in which this code is called, if any.
 AT_WORK: contextvars.ContextVar[Work | None] = contextvars.ContextVar("AT_WORK", default=None)
-"""The work of a run in which this code is called, if any."""
 
 _Outcome = tuple[Any, BaseException | None]
 # Of all signals between threads only this queue's may be sent by a handler of signals.
@@ -197,13 +197,10 @@ class _Loop:
 
 
 class RunThreads:
-    """The threads and the event loop in which the tools of one run work.
+    """The daemon threads and the event loop in which the tools of one run work.
 
-    Tools run one after the other in one daemon thread, calls that may overlap in
-    several, so that the thread that called ``run`` can leave one behind that hangs: when
-    the run is cancelled at once (by its ``CancelToken``), when its time is used up
-    (``time_left`` gives the seconds), at Ctrl-C. Contextvars of the caller are seen by a
-    tool. The loop begins with the first awaitable; a run within a tool shares it.
+    The caller leaves a tool behind that hangs when ``token`` cancels the run at once, when
+    no seconds are left (``time_left``), and at Ctrl-C. A run within a tool shares the loop.
     """
 
     def __init__(
@@ -217,18 +214,15 @@ class RunThreads:
         around = AT_WORK.get()
         shares = around is not None and not around.threads.on_loop()
         self._root: RunThreads = around.threads._root if around and shares else self
-        self.caller = Work(self)
-        """Stands for what is called in the run's own thread, such as approvals."""
+        self.caller = Work(self)  # For what is called in the run's own thread, as approvals.
 
     def run(
         self, call: Callable[[], Any], limit: float | None = None, *, patient: bool = False
     ) -> _Outcome | LeftBehind:
         """The value of a call in a thread and what it raised, one of them None.
 
-        Waits at most ``limit`` seconds, and not when the run is to end at once; a
-        ``patient`` call waits whatever the run is told. A call from within the work of
-        the run is made where it is. Raises ``ValueError`` for a limit that is no number
-        of seconds, and ``KeyboardInterrupt`` when that comes to the waiting thread.
+        Waits at most ``limit`` seconds, and not when the run is to end at once, unless the
+        call is ``patient``. Raises ``ValueError`` for a bad limit, and ``KeyboardInterrupt``.
         """
         check_timeout(limit)
         around = AT_WORK.get()
@@ -255,8 +249,7 @@ class RunThreads:
     def do(self, call: Callable[..., Any], *args: Any) -> Any:
         """Call a part of the tools, such as their setup, where they work.
 
-        Raises what it raises, and ``TimeoutError`` when it may be held up by a tool
-        that was left behind.
+        Raises what it raises; ``TimeoutError`` when a tool that was left holds it up.
         """
         done = self.run(lambda: call(*args), LAST_GRACE if self._hangs else None, patient=True)
         if isinstance(done, LeftBehind):
@@ -346,11 +339,7 @@ def _given(found: _Outcome) -> Any:
 
 
 def settled(value: Any) -> Any:
-    """A value, or what it gives when it has to be awaited.
-
-    In the work of a run it is awaited on the run's own event loop, so that a client
-    opened in one call works in the next; elsewhere on a loop of its own.
-    """
+    """A value, or what it gives when awaited: in a run on the run's own event loop."""
     if not inspect.isawaitable(value):
         return value
     work = AT_WORK.get()

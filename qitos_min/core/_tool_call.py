@@ -43,8 +43,7 @@ def call_tool(
 ) -> tuple[ToolResult, Call | None]:
     """The result of one call, and the call itself if the tool is known.
 
-    Nothing runs unless all checks passed, in their order. Only ``KeyboardInterrupt`` is
-    raised.
+    Nothing runs unless all checks passed. Only ``KeyboardInterrupt`` is raised.
     """
     name, call = registry.resolve_name(action.name), None
     if name is None:
@@ -136,12 +135,10 @@ def _check_rules(call: Call) -> Fault | None:
 
 
 def _is_hit(call: Call, rule: Any) -> bool:
-    """Whether a permission rule speaks about a call.
+    """Whether a permission rule speaks about a call; ``ValueError`` for what is no rule.
 
-    A rule is a mapping of ``tool`` (a name, an alias or a pattern as of ``fnmatch``),
-    ``decision`` (deny, ask or allow; the first of these that hits decides) and perhaps
-    ``scope``, a pattern for what the tool's ``rule_scope_builder`` says. Raises
-    ``ValueError`` for any other rule.
+    ``tool`` is a name, an alias or a pattern as of ``fnmatch``; ``scope`` is a pattern for
+    what the tool's ``rule_scope_builder`` says.
     """
     known = isinstance(rule, Mapping) and rule.keys() <= {"tool", "decision", "scope"}
     if not known or not isinstance(rule.get("tool"), str) or rule.get("decision") not in _DECISIONS:

@@ -163,10 +163,9 @@ class ToolPermissionSpec(Record):
 
 
 class BaseTool:
-    """Base of class tools: set ``name`` and ``description``, write ``execute``.
+    """Base of class tools: set ``name`` and ``description``, write ``execute`` (or ``run``).
 
-    The fields of :class:`ToolSpec` may be class attributes; a spec given to the
-    constructor beats them. A class that writes only ``run`` is called through it.
+    The fields of :class:`ToolSpec` may be class attributes; a spec that is given beats them.
     """
 
     name: str = ""
@@ -203,10 +202,7 @@ class BaseTool:
         return None
 
     def execute(self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None) -> Any:
-        """Do the work; what is returned becomes the output of a ``ToolResult``.
-
-        The parameters of a function that the runtime fills come from the context.
-        """
+        """Do the work; what is returned becomes the output of a ``ToolResult``."""
         signature, context = self._signature, runtime_context or {}
         if signature is None:
             raise NotImplementedError(f"{type(self).__qualname__} must define execute()")

@@ -21,10 +21,8 @@ from .tool import as_tool, get_tool_meta, is_function, shown
 from .tool_result import ToolResult
 
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.ASCII)
-_DESCRIBED = (
-    "prompt output_schema timeout_s max_retries requires_user_interaction "
-    "supports_background result_max_chars produces_artifact".split()
-)
+_DESCRIBED = "prompt output_schema timeout_s max_retries requires_user_interaction".split()
+_DESCRIBED += ["supports_background", "result_max_chars", "produces_artifact"]
 
 
 @dataclass(frozen=True)
@@ -36,10 +34,9 @@ class ToolOrigin:
 
 
 class ToolRegistry:
-    """Tools by name, with the one way to call them.
+    """Tools by name or alias, with the one way to call them.
 
-    A name is the canonical one or an alias. A dotted name gets its last part as alias
-    unless two tools claim it; ``auto_short_aliases=False`` leaves that out.
+    With ``auto_short_aliases`` the last part of a dotted name is an alias unless two claim it.
     """
 
     def __init__(self, *, auto_short_aliases: bool = True) -> None:
@@ -69,19 +66,14 @@ class ToolRegistry:
     ) -> ToolRegistry:
         """Add one tool: a function, bound method or tool object; returns itself.
 
-        Another ``name`` and the fields of ``meta`` that are set hold in this registry
-        only. Raises ``TypeError`` for what is no tool and ``ValueError`` for a name
-        that is taken or not legal; then nothing is registered.
+        ``name`` and the fields set in ``meta`` hold in this registry only. Raises
+        ``TypeError`` for no tool, ``ValueError`` for a name that is taken or not legal.
         """
         source = "function" if is_function(item) else "tool"
         return self._add([(as_tool(item, name, meta), ToolOrigin(source))])
 
     def include(self, obj: Any) -> ToolRegistry:
-        """Add whatever holds tools: a toolset, a registry, a list or one tool.
-
-        Of any other object the methods are added that ``tool`` or ``function_tool``
-        decorated. Raises as ``register`` does.
-        """
+        """Add a toolset, a registry, a list, the decorated methods of an object, or one tool."""
         if isinstance(obj, (ToolRegistry, list, tuple)) or _is_toolset(obj):
             return self.include_toolset(obj)
         alone = isinstance(obj, BaseTool) or is_function(obj)
@@ -90,10 +82,7 @@ class ToolRegistry:
         return self._add(found) if found else self.register(obj)
 
     def include_toolset(self, items: Any) -> ToolRegistry:
-        """Add a toolset, a registry, an iterable of tools, or one, under their names.
-
-        Raises as ``register`` does; then nothing is registered.
-        """
+        """Add a toolset, a registry, an iterable of tools, or one, all or none of them."""
         if isinstance(items, BaseTool) or is_function(items):
             return self.register(items)
         if _is_toolset(items):
@@ -113,8 +102,7 @@ class ToolRegistry:
     def register_toolset(self, toolset: Any, namespace: str | None = None) -> ToolRegistry:
         """Add the tools of an object with ``tools()`` as ``namespace.name``.
 
-        The namespace is by default the toolset's ``name`` or that of its class in lower
-        case; an empty one leaves the names as they are. Raises as ``register`` does.
+        The namespace is by default the toolset's ``name`` or that of its class in lower case.
         """
         if not _is_toolset(toolset):
             raise TypeError(f"a toolset needs a method tools(), got {shown(toolset)}")
@@ -195,10 +183,7 @@ class ToolRegistry:
         return told
 
     def get_tool_descriptions(self, protocol: Any = None, renderer: Any = None) -> str:
-        """The tools as text for a prompt, sorted by name: what they do and their arguments.
-
-        The text is the same for every protocol; ``renderer(registry)`` may give its own.
-        """
+        """The tools as text for a prompt of any protocol; ``renderer(registry)`` beats it."""
         if renderer is not None:
             return str(renderer(self))
         lines = []
@@ -235,17 +220,14 @@ class ToolRegistry:
             raise call.error
         if call is not None and (result.is_success or call.value is not None):
             return call.value
-        text, details = result.error or "", {"code": result.error_code}
-        raise ToolExecutionError(
-            RuntimeErrorInfo(ErrorCategory.TOOL, text, "ACT", 0, result.recoverable, details)
-        )
+        told = (result.error or "", "ACT", 0, result.recoverable, {"code": result.error_code})
+        raise ToolExecutionError(RuntimeErrorInfo(ErrorCategory.TOOL, *told))
 
     def execute(self, action: Action, runtime_context: dict[str, Any] | None = None) -> ToolResult:
-        """Run an action through all checks, approval included.
+        """Run an action through all checks; only ``KeyboardInterrupt`` is raised.
 
         ``runtime_context`` is what the runtime knows (``env``, ``state``,
-        ``approval_callback``, ``auto_approve``, ``permission_rules``, ...). What goes
-        wrong is told by the result; only ``KeyboardInterrupt`` is raised.
+        ``approval_callback``, ``auto_approve``, ``permission_rules``, ...).
         """
         return call_tool(self, action, runtime_context)[0]
 
@@ -256,10 +238,7 @@ class ToolRegistry:
                 toolset.setup(context or {})
 
     def teardown(self, context: dict[str, Any] | None = None) -> None:
-        """Call ``teardown(context)`` of each toolset that has it, in reverse order.
-
-        All of them are called; the first exception is raised afterwards.
-        """
+        """Call ``teardown`` of each toolset in reverse; raises the first exception at last."""
         hooks = [getattr(toolset, "teardown", None) for toolset in reversed(self._toolsets)]
         ended = [guarded(hook, context or {})[1] for hook in hooks if callable(hook)]
         for error in filter(None, ended):
@@ -315,7 +294,6 @@ def _is_marked(obj: Any, name: str) -> bool:
 
 def _check_name(name: Any) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ValueError(
-            f"{name!r} is no legal tool name: expected a letter or '_', then letters, "
-            "digits, '_', '.' or '-', at most 64 in all; pass name= to choose one"
-        )
+        form = "a letter or '_', then letters, digits, '_', '.' or '-', at most 64 in all"
+        text = f"{name!r} is no legal tool name: expected {form}; pass name= to choose one"
+        raise ValueError(text)

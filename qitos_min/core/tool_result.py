@@ -16,8 +16,6 @@ from ._tool_result_checks import EffectState, RetryDisposition, ToolErrorKind, T
 from .artifact import ArtifactContractError, ArtifactRef
 from .session import AttemptIdentity
 
-_SCHEMA_FAMILY = "qitos.tool_result/"
-
 
 class ToolResultContractError(ContractError):
     """A result that breaks its contract."""
@@ -86,12 +84,10 @@ class ToolResult:
 
     @classmethod
     def from_value(cls, value: Any) -> ToolResult:
-        """The result of a tool that returned ``value``.
+        """The result of a tool that returned ``value``, which is the output of a success.
 
-        A mapping with a schema version of results is read strictly; raises
-        ToolResultContractError. The older mapping of ``status``, ``output``, ``error``
-        and ``metadata`` is read too. Anything else is the output of a success; if JSON
-        cannot hold it, it is converted and ``metadata`` says so.
+        If JSON cannot hold it, it is converted and ``metadata`` says so. Records of results
+        are read: those with a version strictly (ToolResultContractError), the older ones too.
         """
         if isinstance(value, cls):
             return replace(value)
@@ -114,10 +110,7 @@ class ToolResult:
 
     @classmethod
     def from_dict(cls, value: Any) -> ToolResult:
-        """Read what :meth:`to_dict` wrote; ``success`` may be absent.
-
-        Raises ToolResultContractError, also for a missing or an unknown key.
-        """
+        """Read what :meth:`to_dict` wrote, with or without ``success``."""
         code = "invalid_canonical_field"
         if not isinstance(value, Mapping):
             what = f"a result must be a mapping, got {type(value).__qualname__}"
@@ -168,9 +161,8 @@ class ToolResult:
     def to_model_dict(self, max_chars: int = 4000) -> dict[str, Any]:
         """What a model may see, within ``max_chars`` characters of JSON over all its parts.
 
-        ``model_output`` falls back to the output. Keys and fixed words count too, up to
-        half of the budget; short parts stay whole, the long ones share the rest. What is
-        cut becomes text that keeps both its ends, with ``...[TRUNCATED]`` between them.
+        Short parts stay whole, the long ones share the rest. What is cut becomes text that
+        keeps both its ends, with ``...[TRUNCATED]`` between them.
         """
         if not is_count(max_chars):
             raise ValueError(f"max_chars must be an int >= 0, got {max_chars!r}")
@@ -182,11 +174,7 @@ class ToolResult:
         return fitted(view, max_chars, whole=_NEVER_CUT, flat=["next_action"])
 
     def to_trace_safe_dict(self) -> dict[str, Any]:
-        """Everything but the output, without secrets and host paths.
-
-        ``redaction`` counts what was removed: values under secret names, secrets in
-        texts, host paths, and characters of output.
-        """
+        """All but the output, without secrets and host paths; ``redaction`` counts these."""
         record = self.to_dict()
         output_chars = len(joined(record.pop("output")))
         safe, removed = redact(record)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import functools
 import inspect
 import os
 import threading
@@ -76,6 +77,7 @@ class Work:
         self.threads = threads
         self.found: _Outcome | None = None
         self.changed = SimpleQueue()
+        self.wake = functools.partial(self.changed.put, True)
         self.tasks: set[Any] = set()  # Its coroutines; only the thread of the loop changes the set.
         self.loop: _Loop | None = None
         self.is_left = False
@@ -89,9 +91,6 @@ class Work:
         found = self._context.run(outcome, self._call)
         del self._call, self._context  # The context holds this object.
         self.found = found
-
-    def wake(self) -> None:
-        self.changed.put(True)
 
     def settled(self, value: Any) -> Any:
         """What an awaitable gives, on the loop of the run."""
@@ -134,14 +133,12 @@ class Work:
 
 
 class _Worker:
-    """A daemon thread that does one piece of work after the other."""
+    """The inbox of a daemon thread that does one piece of work after the other."""
 
-    def __init__(self, owner: RunThreads) -> None:
+    def __init__(self) -> None:
         self.inbox: SimpleQueue[Work | None] = SimpleQueue()
         self.is_busy = True
         _thread(self._serve)
-        # A run that was never taken to its end leaves nobody who would end the thread.
-        weakref.finalize(owner, self.inbox.put, None)
 
     def _serve(self) -> None:
         while (work := self.inbox.get()) is not None:
@@ -183,11 +180,10 @@ class _Loop:
 
     def call(self, work: Callable[[], Any]) -> bool:
         """Let the loop make a call; False when it has ended."""
-        try:
+        with suppress(RuntimeError):
             self.loop.call_soon_threadsafe(work)
-        except RuntimeError:
-            return False
-        return True
+            return True
+        return False
 
     def close(self, wait: float = LAST_GRACE) -> None:
         """End it, and wait that long for what it still does."""
@@ -227,15 +223,17 @@ class RunThreads:
         check_timeout(limit)
         around = AT_WORK.get()
         within = around is not None and around.threads is self and around is not self.caller
-        if limit is None and within:
+        if limit is None and within:  # Which would wait for itself.
             return outcome(call)
         work = Work(self, call)
         with self._lock:
             # The first that is free, so that calls in turn stay in one thread.
             worker = next((w for w in self._workers if not w.is_busy), None)
             if worker is None:
-                worker = _Worker(self)
+                worker = _Worker()
                 self._workers.append(worker)
+                # A run that was never taken to its end leaves nobody to end the thread.
+                weakref.finalize(self, worker.inbox.put, None)
             worker.is_busy = True
         worker.inbox.put(work)
         try:
@@ -319,9 +317,9 @@ class RunThreads:
         """What became of work in the moment that it is given to end."""
         work.leave()
         end = time.monotonic() + _GRACE
-        if work.loop is not None or cause != "timeout":
-            while work.found is None and time.monotonic() < end:
-                _received(work.changed, end)
+        while work.found is None and (work.loop is not None or cause != "timeout"):
+            if not _received(work.changed, end):
+                break
         if work.found is None:
             self._drop(worker)
             if work.loop is not None:
@@ -347,7 +345,7 @@ def settled(value: Any) -> Any:
 
 
 def settled_alone(value: Any) -> Any:
-    """The same on a loop that lives for this value only."""
+    """What an awaitable gives on a loop that lives for it only."""
     threads = RunThreads()
     threads._root = threads
     try:

@@ -10,12 +10,11 @@ _SECRET_WORDS = frozenset(
     "apikey authorization cookie cookies credential credentials passphrase passwd "
     "password passwords privatekey secret secrets token".split()
 )
+# ``max_tokens`` and its like are counts, so the plural alone is no secret.
 _SECRET_PAIRS = frozenset(
-    {
-        *((kind, key) for kind in ("access", "api", "private") for key in ("key", "keys")),
-        # ``max_tokens`` and its like are counts, so the plural alone is no secret.
-        *((kind, "tokens") for kind in ("access", "auth", "bearer", "refresh")),
-    }
+    tuple(pair.split("_"))
+    for pair in "access_key access_keys api_key api_keys private_key private_keys "
+    "access_tokens auth_tokens bearer_tokens refresh_tokens".split()
 )
 # A name that ends so tells about a secret (``token_count``) instead of holding one.
 _MEASURES = frozenset(

@@ -48,12 +48,9 @@ def call_tool(
     name, call = registry.resolve_name(action.name), None
     if name is None:
         found = registry.suggest(str(action.name))
+        text, told = unknown_tool(str(action.name), found), {"suggestions": found}
         result = ToolResult.semantic_error(
-            code="tool_not_found",
-            error=unknown_tool(str(action.name), found),
-            metadata={"suggestions": found},
-            recoverable=True,
-            attempts=0,
+            code="tool_not_found", error=text, metadata=told, recoverable=True, attempts=0
         )
     else:
         tool = registry.resolve(name)
@@ -79,15 +76,10 @@ def _refusal(call: Call) -> ToolResult | None:
         if error is not None:
             fault = Fault(code, f"{place} of tool {call.name!r} raised {described(error)}")
         if fault is not None:
-            return ToolResult(
-                status=status,
-                metadata={} if error is None else {"traceback": traced(error)},
-                error_kind=kind,
-                error_code=fault.code,
-                error=fault.message,
-                recoverable=kind == "semantic",
-                attempts=0,
-            )
+            told = {} if error is None else {"traceback": traced(error)}
+            failed: dict[str, Any] = {"error_code": fault.code, "error": fault.message}
+            failed |= {"error_kind": kind, "recoverable": kind == "semantic", "attempts": 0}
+            return ToolResult(status, metadata=told, **failed)
     return None
 
 

@@ -142,12 +142,11 @@ class ToolPermissionSpec(Record):
     required_ops: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        flags = ("needs_approval", "read_only", "concurrency_safe")
-        vars(self).update(
-            {name: bool(getattr(self, name)) for name in flags},
-            permissions=replace(self.permissions),
-            required_ops=list(self.required_ops),
-        )
+        flags = {
+            n: bool(vars(self)[n]) for n in ("needs_approval", "read_only", "concurrency_safe")
+        }
+        own = {"permissions": replace(self.permissions), "required_ops": list(self.required_ops)}
+        vars(self).update({**flags, **own})
 
     @classmethod
     def from_spec(cls, spec: ToolSpec) -> ToolPermissionSpec:
@@ -361,8 +360,8 @@ def _check_bound(tool: BaseTool) -> None:
     func = getattr(tool, "func", None)
     names = func.__code__.co_varnames if inspect.isfunction(func) else ()
     if names[:1] == ("self",) and func.__code__.co_argcount:
-        text = f"{func.__qualname__} is a method without its object, register it from an instance"
-        raise TypeError(text)
+        what = "is a method without its object, register it from an instance"
+        raise TypeError(f"{func.__qualname__} {what}")
 
 
 def _object_spec(item: Any) -> ToolSpec:

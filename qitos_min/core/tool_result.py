@@ -283,33 +283,20 @@ def _choice(code: str, name: str, kind: Any) -> FieldCheck:
 
 
 _is_action = _has_form({"name": _is_text}, {"args": _is_object, "action_id": _is_text_or_none})
-_is_slot = _has_form(
-    {"action_id": _is_text, "state": _is_text},
-    {"result_ref": _is_text_or_none, "attempt_id": _is_text_or_none},
-)
-_is_closure = _has_form(
-    {
-        "schema_version": one_of(_CLOSURE_VERSION),
-        "batch_id": _is_text,
-        "slots": _list_of(_is_slot, "action_id"),
-    },
-    {},
-)
+_SLOT_REFS = dict.fromkeys(("result_ref", "attempt_id"), _is_text_or_none)
+_is_slot = _has_form({"action_id": _is_text, "state": _is_text}, _SLOT_REFS)
+_SLOTS = {"batch_id": _is_text, "slots": _list_of(_is_slot, "action_id")}
+_is_closure = _has_form({"schema_version": one_of(_CLOSURE_VERSION), **_SLOTS}, {})
 _FIELD = "invalid_canonical_field"
 _TEXTS = "tool_name action_id error error_code recovery_hint effect_ref idempotency_ref"
-_FLAGS = (
-    "recoverable complete truncated worker_still_running reconciliation_required "
-    "outcome_unknown late_result stale_owner"
-)
+_FLAGS = "recoverable complete truncated worker_still_running reconciliation_required"
+_FLAGS += " outcome_unknown late_result stale_owner"
 _VERSION = (one_of(TOOL_RESULT_SCHEMA_VERSION), TOOL_RESULT_SCHEMA_VERSION)
 _KINDS = get_args(ToolErrorKind)
 _IDENTITY = (or_none(is_a(AttemptIdentity)), "an AttemptIdentity or None")
 _ACTION = (or_none(_is_action), "None or an object of name, args and action_id")
-_CLOSURE = (
-    lambda value: value == {} or _is_closure(value),
-    f"empty or a {_CLOSURE_VERSION} with different slots",
-)
-
+_CLOSURE_WORDS = f"empty or a {_CLOSURE_VERSION} with different slots"
+_CLOSURE = (lambda value: value == {} or _is_closure(value), _CLOSURE_WORDS)
 _FIELD_CHECKS: tuple[FieldCheck, ...] = (
     ("unknown_schema_version", "schema_version", *_VERSION),
     _choice("invalid_terminal_status", "status", ToolResultStatus),
@@ -353,6 +340,7 @@ def _state_fault(r: Any) -> tuple[str, str] | None:
     blocked = retry == "blocked_worker_running" and not running
     certain = retry == "requires_reconciliation" and not uncertain
     flags = "reconciliation_required and outcome_unknown"
+    either = "outcome_unknown or reconciliation_required"
     rules = (
         (_OUTCOME, success and not silent, "a success has no error, error_kind or error_code"),
         (_OUTCOME, success and running, "a success has no running worker"),
@@ -365,10 +353,6 @@ def _state_fault(r: Any) -> tuple[str, str] | None:
         (_EFFECT, closed, f"outcome_unknown needs an effect that is {', '.join(_EFFECT_OPEN)}"),
         (_RETRY, unsettled, "retryable needs recoverable, no running worker, and no effect"),
         (_RETRY, blocked, "blocked_worker_running needs a running worker"),
-        (
-            _RETRY,
-            certain,
-            "requires_reconciliation needs outcome_unknown or reconciliation_required",
-        ),
+        (_RETRY, certain, f"requires_reconciliation needs {either}"),
     )
     return next(((code, what) for code, broken, what in rules if broken), None)

@@ -14,7 +14,6 @@ from ._json import to_json_value
 from ._threads import LAST_GRACE, LeftBehind, RunThreads, settled
 from ._shorten import CUT_MARK, both_ends, joined, within
 from .artifact import ArtifactRef
-from .tool import ToolSpec
 from .tool_result import ToolResult
 
 if TYPE_CHECKING:
@@ -42,8 +41,13 @@ def execute(call: Call) -> ToolResult:
     failures: list[str] = []
     for attempt in range(1, allowed + 1):
         result, call.error = _attempt(call, limit)
-        last = attempt == allowed or is_cancelled(call.context)
-        if last or not _may_repeat(spec, result, call.error):
+        again = result.retry_disposition == "retryable"
+        if call.error is not None:
+            again = isinstance(call.error, policy.retryable_exceptions if policy else Exception)
+        elif result.status == "timed_out":
+            sure = spec.read_only and not result.outcome_unknown
+            again = sure and result.error_code != "budget_time"
+        if attempt == allowed or is_cancelled(call.context) or not again:
             break
         if policy is not None and threads is None:
             time.sleep(policy.delay(attempt))
@@ -58,16 +62,6 @@ def execute(call: Call) -> ToolResult:
     result.attempts = attempt
     result.latency_ms = (time.perf_counter() - started) * 1000.0
     return result
-
-
-def _may_repeat(spec: ToolSpec, result: ToolResult, error: BaseException | None) -> bool:
-    if error is not None:
-        policy = spec.retry_policy
-        return isinstance(error, policy.retryable_exceptions if policy else Exception)
-    if result.status == "timed_out":
-        late = result.error_code == "budget_time"
-        return spec.read_only and not result.outcome_unknown and not late
-    return result.retry_disposition == "retryable"
 
 
 def _attempt(call: Call, limit: float | None) -> tuple[ToolResult, BaseException | None]:
@@ -109,8 +103,7 @@ def _left_behind(call: Call, left: LeftBehind, limit: float | None, given: list[
         "cancelled": ("was at work when the run was cancelled", "run_cancelled"),
         "budget_time": ("was at work when the run's time was used up", "budget_time"),
     }[left.cause]
-    unknown = not call.spec.read_only
-    name, action_id = call.name, call.action.action_id
+    name, action_id, unknown = call.name, call.action.action_id, not call.spec.read_only
     after = "requires_reconciliation" if unknown else "not_evaluated"
     return ToolResult(
         status="cancelled" if left.cause == "cancelled" else "timed_out",
@@ -200,8 +193,7 @@ def _cut(result: ToolResult, value: Any, text: str, limit: int) -> Any:
     """What is left of a value whose text is too long; the mark of a text is not counted."""
     kept = within(value, limit) if isinstance(value, dict) else both_ends(text, limit)
     result.truncated = True
-    left_out = len(text) - len(joined(kept).replace(CUT_MARK, ""))
-    result.omitted = {**result.omitted, "chars": left_out}
+    result.omitted["chars"] = len(text) - len(joined(kept).replace(CUT_MARK, ""))
     return kept
 
 
@@ -229,7 +221,6 @@ def raised(error: BaseException, given: Sequence[Any] = ()) -> ToolResult:
     output: Any = printed if any(printed.values()) else None
     if given:
         output = to_json_value([*given, output] if output else list(given))
-    told, code = {"traceback": traced(error)}, "tool_execution_failed"
-    return ToolResult.execution_error(
-        code=code, error=described(error), output=output, metadata=told
-    )
+    told = {"output": output, "metadata": {"traceback": traced(error)}}
+    code = "tool_execution_failed"
+    return ToolResult.execution_error(code=code, error=described(error), **told)

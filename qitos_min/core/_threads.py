@@ -95,7 +95,7 @@ class Work:
     def settled(self, value: Any) -> Any:
         """What an awaitable gives, on the loop of the run."""
         loop = self.threads.loop()
-        if loop is None or loop.is_here():
+        if loop is None or self.threads.on_loop():
             return settled_alone(value)
         self.loop, done = loop, SimpleQueue()
 
@@ -153,7 +153,7 @@ class _Loop:
 
     def __init__(self, owner: RunThreads) -> None:
         started: SimpleQueue[Any] = SimpleQueue()
-        self._thread = _thread(self._serve, started, name="qitos-loop")
+        self.thread = _thread(self._serve, started, name="qitos-loop")
         self.is_closed = False
         self.loop, self._end = started.get()
         if self.loop is None:
@@ -175,9 +175,6 @@ class _Loop:
         finally:
             started.put((None, None))
 
-    def is_here(self) -> bool:
-        return threading.current_thread() is self._thread
-
     def call(self, work: Callable[[], Any]) -> bool:
         """Let the loop make a call; False when it has ended."""
         with suppress(RuntimeError):
@@ -189,7 +186,7 @@ class _Loop:
         """End it, and wait that long for what it still does."""
         self.is_closed = True
         if self.call(self._end.set):
-            self._thread.join(wait)
+            self.thread.join(wait)
 
 
 class RunThreads:
@@ -261,7 +258,7 @@ class RunThreads:
     def on_loop(self) -> bool:
         """Whether this is the thread of the run's event loop."""
         loop = self._root._loop
-        return loop is not None and loop.is_here()
+        return loop is not None and loop.thread is threading.current_thread()
 
     def loop(self) -> _Loop | None:
         """The event loop of the run; None when the run has ended."""

@@ -37,7 +37,7 @@ def execute(call: Call) -> ToolResult:
     if policy is not None and not action.max_retries:
         allowed = policy.max_attempts
     allowed = allowed if action.idempotent else 1
-    threads = call.context.get("threads")
+    threads: Any = call.context.get("threads")
     failures: list[str] = []
     for attempt in range(1, allowed + 1):
         result, call.error = _attempt(call, limit)
@@ -122,10 +122,13 @@ def _left_behind(call: Call, left: LeftBehind, limit: float | None, given: list[
 
 def _after_failure(call: Call, result: ToolResult) -> ToolResult:
     """What ``on_failure`` makes of an exception; it hides neither of two failures."""
-    value, problem = guarded(lambda: settled(call.spec.on_failure(call.error)))
-    new, broken = (None, None) if value is None else guarded(ToolResult.from_value, value)
-    if problem is not None or broken is not None:
-        result.metadata["on_failure_error"] = described(problem or broken)
+    answer: Any = call.spec.on_failure
+    value, problem = guarded(lambda: settled(answer(call.error)))
+    new: ToolResult | None = None
+    if value is not None:
+        new, problem = guarded(ToolResult.from_value, value)
+    if problem is not None:
+        result.metadata["on_failure_error"] = described(problem)
     if new is None:
         return result
     new.metadata.update(result.metadata, failure=result.error)
@@ -221,6 +224,6 @@ def raised(error: BaseException, given: Sequence[Any] = ()) -> ToolResult:
     output: Any = printed if any(printed.values()) else None
     if given:
         output = to_json_value([*given, output] if output else list(given))
-    told = {"output": output, "metadata": {"traceback": traced(error)}}
+    told: dict[str, Any] = {"output": output, "metadata": {"traceback": traced(error)}}
     code = "tool_execution_failed"
     return ToolResult.execution_error(code=code, error=described(error), **told)

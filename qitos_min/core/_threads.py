@@ -76,7 +76,7 @@ class Work:
     def __init__(self, threads: RunThreads, call: Callable[[], Any] | None = None) -> None:
         self.threads = threads
         self.found: _Outcome | None = None
-        self.changed = SimpleQueue()
+        self.changed: _Signals = SimpleQueue()
         self.wake = functools.partial(self.changed.put, True)
         self.tasks: set[Any] = set()  # Its coroutines; only the thread of the loop changes the set.
         self.loop: _Loop | None = None
@@ -97,7 +97,8 @@ class Work:
         loop = self.threads.loop()
         if loop is None or self.threads.on_loop():
             return settled_alone(value)
-        self.loop, done = loop, SimpleQueue()
+        self.loop = loop
+        done: _Signals = SimpleQueue()
 
         async def settle() -> None:
             try:

@@ -142,11 +142,9 @@ class ToolPermissionSpec(Record):
     required_ops: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        flags = {
-            n: bool(vars(self)[n]) for n in ("needs_approval", "read_only", "concurrency_safe")
-        }
+        flags = ("needs_approval", "read_only", "concurrency_safe")
         own = {"permissions": replace(self.permissions), "required_ops": list(self.required_ops)}
-        vars(self).update({**flags, **own})
+        vars(self).update({name: bool(getattr(self, name)) for name in flags}, **own)
 
     @classmethod
     def from_spec(cls, spec: ToolSpec) -> ToolPermissionSpec:
@@ -205,7 +203,8 @@ class BaseTool:
         signature, context = self._signature, runtime_context or {}
         if signature is None:
             raise NotImplementedError(f"{type(self).__qualname__} must define execute()")
-        offered, env = context.get("ops") or {}, context.get("env")
+        env: Any = context.get("env")
+        offered = context.get("ops") or {}
         known = {"runtime_context": dict(context), "ops": offered}
         injected = {}
         for name in signature.injected:
@@ -357,7 +356,7 @@ def is_function(item: Any) -> bool:
 
 
 def _check_bound(tool: BaseTool) -> None:
-    func = getattr(tool, "func", None)
+    func: Any = getattr(tool, "func", None)
     names = func.__code__.co_varnames if inspect.isfunction(func) else ()
     if names[:1] == ("self",) and func.__code__.co_argcount:
         what = "is a method without its object, register it from an instance"

@@ -225,7 +225,7 @@ def _failure(kind: str, code: str, error: str, values: Mapping[str, Any]) -> Too
 def _from_legacy(value: dict[str, Any], metadata: dict[str, Any]) -> ToolResult:
     status, error, given = value["status"], value.get("error"), value.get("metadata")
     metadata = {**(given if isinstance(given, dict) else {}), **metadata}
-    read = {"output": value.get("output"), "metadata": metadata}
+    read: dict[str, Any] = {"output": value.get("output"), "metadata": metadata}
     if status == "success" and not error:
         return ToolResult(**read)
     text = joined(error) or "the tool did not say what went wrong"

@@ -14,7 +14,7 @@ from ._json import to_json_value
 from ._threads import LAST_GRACE, LeftBehind, RunThreads, settled
 from ._shorten import CUT_MARK, both_ends, joined, within
 from .artifact import ArtifactRef
-from .tool_result import ToolResult
+from .tool_result import RetryDisposition, ToolResult
 
 if TYPE_CHECKING:
     from ._tool_call import Call
@@ -104,7 +104,7 @@ def _left_behind(call: Call, left: LeftBehind, limit: float | None, given: list[
         "budget_time": ("was at work when the run's time was used up", "budget_time"),
     }[left.cause]
     name, action_id, unknown = call.name, call.action.action_id, not call.spec.read_only
-    after = "requires_reconciliation" if unknown else "not_evaluated"
+    after: RetryDisposition = "requires_reconciliation" if unknown else "not_evaluated"
     return ToolResult(
         status="cancelled" if left.cause == "cancelled" else "timed_out",
         # The tool may be adding to the list.

@@ -15,7 +15,6 @@ import pytest
 
 from tool_results import result_of
 
-from qitos_min.core._tool_call import call_tool
 from qitos_min.core.action import Action
 from qitos_min.core.tool import (
     RetryPolicy,
@@ -41,7 +40,7 @@ def test_the_recorded_arguments_are_those_sent():
 
     action = Action("t", {"items": ["one"]}, max_retries=1)
     context = {"env": "same"}
-    result = call_tool(registry_of(greedy), action, context)
+    result = registry_of(greedy).execute(action, context)
     assert result.output == ["one", "more"]
     assert action.args == {"items": ["one"]}
     assert context == {"env": "same"}
@@ -191,7 +190,7 @@ RETRIES = [
 @pytest.mark.parametrize("meta, action, errors, attempts, message", RETRIES)
 def test_failed_calls_are_repeated_as_declared(meta, action, errors, attempts, message):
     flaky = Flaky(*errors)
-    result = call_tool(registry_of(flaky, **meta), Action("t", **action), None)
+    result = registry_of(flaky, **meta).execute(Action("t", **action), None)
     assert (flaky.calls, result.attempts) == (attempts, attempts)
     assert result.error == message
     assert len(result.metadata.get("failed_attempts", [])) == attempts - 1
@@ -281,7 +280,7 @@ def test_p4_a_timed_out_call_returns_at_once_and_stays_as_recorded():
 
     started = time.perf_counter()
     registry = registry_of(hang, timeout_s=0.02, max_retries=3)
-    result = call_tool(registry, Action("t", action_id="c1"), None)
+    result = registry.execute(Action("t", action_id="c1"), None)
     assert time.perf_counter() - started < 0.3
     before = result.to_dict()
     assert outcome(result) == ("timed_out", "execution", "tool_timeout")
@@ -318,7 +317,7 @@ def test_a_read_only_tool_that_timed_out_is_certain_and_may_be_repeated():
 )
 def test_the_time_limit_nearest_to_the_call_holds(action, meta, context):
     registry = registry_of(lambda: time.sleep(0.1), timeout_s=meta)
-    result = call_tool(registry, Action("t", **action), {"timeout_s": context})
+    result = registry.execute(Action("t", **action), {"timeout_s": context})
     assert result.status == "timed_out"
 
 
@@ -335,7 +334,7 @@ def test_a_time_limit_that_is_none_starts_nothing(seconds):
 @pytest.mark.parametrize("given, kept", [(7, "7"), (None, None), ("c1", "c1")])
 def test_an_id_that_is_no_text_becomes_one(given, kept):
     # A model's {"id": 7} spoiled the record of a call that had run.
-    result = call_tool(registry_of(lambda: 1), Action("t", action_id=given), None)
+    result = registry_of(lambda: 1).execute(Action("t", action_id=given), None)
     assert result.to_dict()["action_id"] == kept
 
 
@@ -375,7 +374,7 @@ def test_p12_the_keys_of_a_returned_dict_stay_in_the_output():
 
 def test_a_tools_own_result_is_copied_and_completed():
     own = ToolResult(output=[1], tool_name="forged", attempts=7, provenance={"k": 1})
-    result = call_tool(registry_of(lambda: own), Action("t", action_id="c1"), None)
+    result = registry_of(lambda: own).execute(Action("t", action_id="c1"), None)
     own.output.append(2)
     assert result.output == [1]
     assert (result.tool_name, result.action_id, result.attempts) == ("t", "c1", 1)

@@ -6,7 +6,6 @@ import pytest
 
 from tool_results import result_of
 
-from qitos_min.core._tool_call import call_tool
 from qitos_min.core.action import Action
 from qitos_min.core.tool import BaseTool, ToolMeta
 from qitos_min.core.tool_registry import ToolRegistry
@@ -75,7 +74,7 @@ STRUCTURE = [
 
 @pytest.mark.parametrize("args, code, message", STRUCTURE)
 def test_arguments_of_a_wrong_structure_have_their_code(args, code, message):
-    result = call_tool(registry_of(typed), Action("t", args), None)
+    result = registry_of(typed).execute(Action("t", args), None)
     assert outcome(result) == ("error", "semantic", code)
     assert (result.error, result.attempts, result.recoverable) == (message, 0, True)
 

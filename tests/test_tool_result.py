@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import pickle
-import random
 import timeit
 from dataclasses import MISSING, fields
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
-from qitos_min.core._tool_result_checks import (
-    FIELD_CHECKS,
-    STATE_FIELDS,
-    EffectState,
-    RetryDisposition,
-    ToolErrorKind,
-    ToolResultStatus,
-    state_fault,
-)
 from qitos_min.core.tool_result import ToolResult, ToolResultContractError
 from tool_results import (
     CLOSURE,
@@ -47,43 +37,6 @@ def test_fields_order_and_defaults_are_those_of_the_guide() -> None:
 def test_dict_has_the_35_fields_and_success() -> None:
     expected = {**DEFAULTS, "artifact_refs": [], "success": True}
     assert list(ToolResult().to_dict().items()) == list(expected.items())
-
-
-class Watched:
-    """Fields of a result, and which of them were looked at."""
-
-    def __init__(self, values: dict[str, Any]) -> None:
-        self.values = values
-        self.seen: set[str] = set()
-
-    def __getattr__(self, name: str) -> Any:
-        self.seen.add(name)
-        return self.values[name]
-
-
-def test_a_field_at_its_default_needs_no_check() -> None:
-    # That is why results that hold little are cheap to make.
-    defaults = vars(ToolResult())
-    for code, names, holds, _ in FIELD_CHECKS:
-        assert [name for name in names.split() if not holds(defaults[name])] == [], code
-    assert state_fault(ToolResult()) is None
-
-
-def test_no_check_of_the_state_looks_at_a_field_that_is_not_listed() -> None:
-    chance, seen = random.Random(1), set()
-    choices = {
-        "status": get_args(ToolResultStatus),
-        "error_kind": (None, *get_args(ToolErrorKind)),
-        "effect_state": get_args(EffectState),
-        "retry_disposition": get_args(RetryDisposition),
-    }
-    for _ in range(2000):
-        values = {name: chance.choice([None, True]) for name in sorted(STATE_FIELDS)}
-        values |= {name: chance.choice(words) for name, words in choices.items()}
-        watched = Watched(values)
-        state_fault(watched)
-        seen |= watched.seen
-    assert seen == STATE_FIELDS
 
 
 @pytest.mark.parametrize(

@@ -81,24 +81,6 @@ def test_a_permission_record_is_frozen():
         ToolPermissionSpec("s").name = "other"
 
 
-@pytest.mark.parametrize(
-    "payload, kind, message",
-    [
-        (3, TypeError, "a tool permission must be a mapping, got int"),
-        ({}, ValueError, "a tool permission needs a text 'name', got None"),
-        (
-            {"name": "s", "permissions": [1]},
-            TypeError,
-            "permissions must be a mapping, got list",
-        ),
-    ],
-)
-def test_a_bad_permission_record_is_refused(payload, kind, message):
-    with pytest.raises(kind) as caught:
-        ToolPermissionSpec.from_dict(payload)
-    assert str(caught.value) == message
-
-
 class EchoTool(BaseTool):
     name = "echo"
     description = "Return a trusted input"

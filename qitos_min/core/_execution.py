@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from io import IOBase
 from typing import TYPE_CHECKING, Any
 
 from ._contract import detach_json
-from ._foreign import described, guarded
+from ._foreign import described, guarded, traced
 from ._json import to_json_value
 from ._threads import LAST_GRACE, LeftBehind, RunThreads, settled
-from ._tool_output import limit_output, raised
-from .tool import ToolSpec
-from .tool_result import ToolResult
+from ._shorten import CUT_MARK, both_ends, joined, within
+from .artifact import ArtifactRef
+from .tool_result import RetryDisposition, ToolResult
 
 if TYPE_CHECKING:
     from ._tool_call import Call
@@ -29,53 +30,38 @@ def is_cancelled(context: Mapping[str, Any]) -> bool:
 def execute(call: Call) -> ToolResult:
     """Run the tool, with its time limit and retries."""
     started = time.perf_counter()
-    spec, policy = call.spec, call.spec.retry_policy
-    limits = (call.action.timeout_s, spec.timeout_s, call.context.get("timeout_s"))
+    action, spec, policy = call.action, call.spec, call.spec.retry_policy
+    limits = (action.timeout_s, spec.timeout_s, call.context.get("timeout_s"))
     limit = next((seconds for seconds in limits if seconds is not None), None)
+    allowed = 1 + (action.max_retries or spec.max_retries)
+    if policy is not None and not action.max_retries:
+        allowed = policy.max_attempts
+    allowed = allowed if action.idempotent else 1
+    threads: Any = call.context.get("threads")
     failures: list[str] = []
-    allowed = _allowed_attempts(call)
     for attempt in range(1, allowed + 1):
         result, call.error = _attempt(call, limit)
-        last = attempt == allowed or is_cancelled(call.context)
-        if last or not _may_repeat(spec, result, call.error):
+        again = result.retry_disposition == "retryable"
+        if call.error is not None:
+            again = isinstance(call.error, policy.retryable_exceptions if policy else Exception)
+        elif result.status == "timed_out":
+            sure = spec.read_only and not result.outcome_unknown
+            again = sure and result.error_code != "budget_time"
+        if attempt == allowed or is_cancelled(call.context) or not again:
             break
-        if policy is not None and not _waited(call, policy.delay(attempt)):
+        if policy is not None and threads is None:
+            time.sleep(policy.delay(attempt))
+        elif policy is not None and not threads.pause(policy.delay(attempt)):
             break
         failures.append(result.error or result.status)
     if call.error is not None and spec.on_failure is not None:
-        result = _after_failure(spec.on_failure, result, call.error)
+        result = _after_failure(call, result)
     if failures:
         result.metadata["failed_attempts"] = failures
-    limit_output(result, spec.result_max_chars, call.context)
+    _limit_output(result, spec.result_max_chars, call.context)
     result.attempts = attempt
     result.latency_ms = (time.perf_counter() - started) * 1000.0
     return result
-
-
-def _waited(call: Call, seconds: float) -> bool:
-    """Wait before the next attempt; False when the run is to end meanwhile."""
-    threads = call.context.get("threads")
-    if threads is not None:
-        return bool(threads.pause(seconds))
-    time.sleep(seconds)
-    return True
-
-
-def _allowed_attempts(call: Call) -> int:
-    policy, asked = call.spec.retry_policy, call.action.max_retries
-    if not call.action.idempotent:
-        return 1
-    return policy.max_attempts if policy and not asked else 1 + (asked or call.spec.max_retries)
-
-
-def _may_repeat(spec: ToolSpec, result: ToolResult, error: BaseException | None) -> bool:
-    if error is not None:
-        policy = spec.retry_policy
-        return isinstance(error, policy.retryable_exceptions if policy else Exception)
-    if result.status == "timed_out":
-        late = result.error_code == "budget_time"
-        return spec.read_only and not result.outcome_unknown and not late
-    return result.retry_disposition == "retryable"
 
 
 def _attempt(call: Call, limit: float | None) -> tuple[ToolResult, BaseException | None]:
@@ -117,9 +103,8 @@ def _left_behind(call: Call, left: LeftBehind, limit: float | None, given: list[
         "cancelled": ("was at work when the run was cancelled", "run_cancelled"),
         "budget_time": ("was at work when the run's time was used up", "budget_time"),
     }[left.cause]
-    unknown = not call.spec.read_only
-    name, action_id = call.name, call.action.action_id
-    after = "requires_reconciliation" if unknown else "not_evaluated"
+    name, action_id, unknown = call.name, call.action.action_id, not call.spec.read_only
+    after: RetryDisposition = "requires_reconciliation" if unknown else "not_evaluated"
     return ToolResult(
         status="cancelled" if left.cause == "cancelled" else "timed_out",
         # The tool may be adding to the list.
@@ -135,16 +120,13 @@ def _left_behind(call: Call, left: LeftBehind, limit: float | None, given: list[
     )
 
 
-def _after_failure(
-    answer: Callable[[BaseException], Any], result: ToolResult, error: BaseException
-) -> ToolResult:
+def _after_failure(call: Call, result: ToolResult) -> ToolResult:
     """What ``on_failure`` makes of an exception; it hides neither of two failures."""
-
-    def changed() -> ToolResult | None:
-        value = settled(answer(error))
-        return None if value is None else ToolResult.from_value(value)
-
-    new, problem = guarded(changed)
+    answer: Any = call.spec.on_failure
+    value, problem = guarded(lambda: settled(answer(call.error)))
+    new: ToolResult | None = None
+    if value is not None:
+        new, problem = guarded(ToolResult.from_value, value)
     if problem is not None:
         result.metadata["on_failure_error"] = described(problem)
     if new is None:
@@ -154,10 +136,9 @@ def _after_failure(
 
 
 def _drained(value: Any, given: list[Any]) -> Any:
-    """A value, or the list of those that a generator or another iterator gives.
+    """A value, or ``given`` with those that an iterator gives and what it returns at last.
 
-    They are added to ``given`` as they come, so that a failure costs none of them. A
-    value that a generator returns at its end comes last.
+    They are added as they come, so that a failure costs none of them.
     """
 
     def take(item: Any) -> None:
@@ -165,17 +146,17 @@ def _drained(value: Any, given: list[Any]) -> Any:
             raise ValueError(f"the tool yielded more than {_MAX_YIELDED} values")
         given.append(item)
 
-    async def drain(items: AsyncIterator[Any]) -> None:
+    async def drain() -> list[Any]:
         try:
-            async for item in items:
+            async for item in value:
                 take(item)
         finally:
-            if isinstance(items, AsyncGenerator):
-                await items.aclose()
+            if isinstance(value, AsyncGenerator):
+                await value.aclose()
+        return given
 
     if isinstance(value, AsyncIterator):
-        settled(drain(value))
-        return given
+        return settled(drain())
     if not isinstance(value, Iterator) or isinstance(value, IOBase):
         return value
     try:
@@ -188,3 +169,61 @@ def _drained(value: Any, given: list[Any]) -> Any:
         if isinstance(value, Generator):
             value.close()
     return given
+
+
+def _limit_output(result: ToolResult, limit: int | None, context: Mapping[str, Any]) -> None:
+    """Cut what a model is shown; an artifact store takes an output that is too long."""
+    if limit is None:
+        return
+    text = joined(result.output)
+    if len(text) > limit:
+        ref, error = guarded(_stored, result.output, context)
+        if error is not None:
+            result.metadata["artifact_error"] = described(error)
+        elif ref is not None:
+            result.artifact_refs = tuple(dict.fromkeys((*result.artifact_refs, ref)))
+            result.output = _cut(result, result.output, text, limit)
+            result.complete = False
+            text = ""
+    if result.model_output is not None:
+        text = joined(result.model_output)
+    if len(text) > limit:
+        shown = result.output if result.model_output is None else result.model_output
+        result.model_output = _cut(result, shown, text, limit)
+
+
+def _cut(result: ToolResult, value: Any, text: str, limit: int) -> Any:
+    """What is left of a value whose text is too long; the mark of a text is not counted."""
+    kept = within(value, limit) if isinstance(value, dict) else both_ends(text, limit)
+    result.truncated = True
+    result.omitted["chars"] = len(text) - len(joined(kept).replace(CUT_MARK, ""))
+    return kept
+
+
+def _stored(output: Any, context: Mapping[str, Any]) -> ArtifactRef | None:
+    """The reference to an output in the store; None where there is no store."""
+    own = getattr(context.get("env"), "artifact_store", None)
+    store = own if context.get("artifact_resolver") is None else context["artifact_resolver"]
+    if store is None:
+        return None
+    body = joined(output).encode("utf-8")
+    digest = hashlib.sha256(body).hexdigest()
+    kind = "text/plain" if isinstance(output, str) else "application/json"
+    ref = ArtifactRef(f"output-{digest}", store.resolver_key, digest, kind, len(body), "utf-8")
+    store.put(ref, body)
+    return ref
+
+
+def raised(error: BaseException, given: Sequence[Any] = ()) -> ToolResult:
+    """The result of a tool that raised, with what it yielded and its command printed."""
+    printed: dict[str, Any] = {}
+    for name in ("stdout", "stderr"):
+        text = getattr(error, name, None)
+        text = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+        printed[name] = to_json_value(text) if isinstance(text, str) else None
+    output: Any = printed if any(printed.values()) else None
+    if given:
+        output = to_json_value([*given, output] if output else list(given))
+    told: dict[str, Any] = {"output": output, "metadata": {"traceback": traced(error)}}
+    code = "tool_execution_failed"
+    return ToolResult.execution_error(code=code, error=described(error), **told)

@@ -9,9 +9,7 @@ from typing import Any
 from ._json import to_json_value
 from ._shorten import shortened
 
-_MOST_INNER = 20  # Exceptions of a group that a message names.
-_MOST_FRAMES = 20
-_MOST_TRACED = 20_000  # Characters of a traceback.
+_MOST = 20  # Exceptions of a group that a message names, and frames of a traceback.
 
 
 def outcome(work: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:
@@ -42,23 +40,16 @@ def described(error: BaseException) -> str:
 
 
 def _said(error: BaseException) -> str:
-    """The message; that of a group names the exceptions in it."""
     text = to_json_value(outcome(str, error)[0]) or ""
     # By attribute: the class of groups is built in from 3.11 on and a package before.
     inner = getattr(error, "exceptions", None)
-    if not isinstance(inner, (list, tuple)):
-        return text
-    told = [described(e) for e in inner[:_MOST_INNER] if isinstance(e, BaseException)]
-    if len(inner) > _MOST_INNER:
-        told.append(f"and {len(inner) - _MOST_INNER} more")
+    inner = inner if isinstance(inner, (list, tuple)) else ()
+    told = [described(e) for e in inner[:_MOST] if isinstance(e, BaseException)]
+    told += [f"and {len(inner) - _MOST} more"] if len(inner) > _MOST else []
     return f"{text}: {'; '.join(told)}" if told else text
 
 
 def traced(error: BaseException) -> str:
-    """The last 20 frames of an exception as text, as JSON can hold it.
-
-    Its causes are told too, and from Python 3.11 on what is in a group.
-    """
-    trace = error.__traceback__
-    told, _ = guarded(traceback.format_exception, type(error), error, trace, -_MOST_FRAMES)
-    return to_json_value(shortened("".join(told or ()).rstrip(), _MOST_TRACED)) or described(error)
+    """The last 20 frames of an exception and its causes as text, as JSON can hold it."""
+    told, _ = guarded(traceback.format_exception, type(error), error, error.__traceback__, -_MOST)
+    return to_json_value(shortened("".join(told or ()).rstrip(), 20_000)) or described(error)

@@ -5,27 +5,21 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["is_secret_name", "redact"]
-
-_SECRET = "[REDACTED]"
-_PATH = "[REDACTED_PATH]"
-
+_SECRET, _PATH = "[REDACTED]", "[REDACTED_PATH]"
 _SECRET_WORDS = frozenset(
     "apikey authorization cookie cookies credential credentials passphrase passwd "
     "password passwords privatekey secret secrets token".split()
 )
+# ``max_tokens`` and its like are counts, so the plural alone is no secret.
 _SECRET_PAIRS = frozenset(
-    {
-        *((kind, key) for kind in ("access", "api", "private") for key in ("key", "keys")),
-        # ``max_tokens`` and its like are counts, so the plural alone is no secret.
-        *((kind, "tokens") for kind in ("access", "auth", "bearer", "refresh")),
-    }
+    tuple(pair.split("_"))
+    for pair in "access_key access_keys api_key api_keys private_key private_keys "
+    "access_tokens auth_tokens bearer_tokens refresh_tokens".split()
 )
 # A name that ends so tells about a secret (``token_count``) instead of holding one.
 _MEASURES = frozenset(
     "budget cost count counts ids index length limit limits offset size type usage".split()
 )
-_CHUNK = r"[^\W_]+"
 _WORD = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+"
 
 # Each pattern starts where no other match of it can have begun, so that a long text
@@ -82,11 +76,8 @@ _HOST_PATH = (
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a value of this name is a secret, judged by the whole words of it.
-
-    The words are split at punctuation and in camelCase: ``X-API-Key``, ``apiKey``.
-    """
-    chunks = [chunk.lower() for chunk in re.findall(_CHUNK, name)]
+    """Whether a value of this name is a secret, by its words: ``X-API-Key``, ``apiKey``."""
+    chunks = [chunk.lower() for chunk in re.findall(r"[^\W_]+", name)]
     words = [word.lower() for word in re.findall(_WORD, name)]
     if not words or words[-1] in _MEASURES:
         return False
@@ -97,43 +88,39 @@ def is_secret_name(name: str) -> bool:
 
 
 def redact(value: Any) -> tuple[Any, dict[str, int]]:
-    """A copy without secrets and absolute host paths, and how many of each it had.
+    """A copy of a JSON value without secrets and host paths, and how many of each it had.
 
-    ``value`` is a tree of JSON values. What stands under a secret name goes whole: the
-    value of a key, the second of a ``[name, value]`` pair, the ``value`` beside a
-    ``name``. Of other texts, keys too, only the part that is recognised goes.
+    What stands under a secret name goes whole: the value of a key, the second of a pair,
+    the ``value`` beside a ``name``. Of other texts only the recognised part goes.
     """
-    redaction = _Redaction()
-    return redaction.tree(value), redaction.removed
+    removed = {"secret_values": 0, "secret_texts": 0, "host_paths": 0}
+    return _Redaction(removed).tree(value), removed
 
 
 class _Redaction:
-    """One pass over one tree, with its counts."""
+    def __init__(self, removed: dict[str, int]) -> None:
+        self.removed = removed
 
-    def __init__(self) -> None:
-        self.removed = {"secret_values": 0, "secret_texts": 0, "host_paths": 0}
-
-    def tree(self, value: Any) -> Any:
+    def tree(self, value: Any, secret: bool = False) -> Any:
+        if secret:  # That there is none is no secret.
+            self.removed["secret_values"] += value is not None
+            return None if value is None else _SECRET
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list):
-            if len(value) == 2 and _is_short_secret_name(value[0]):
-                return [self.text(value[0]), self.held(value[1])]
-            return [self.tree(item) for item in value]
+            named = len(value) == 2 and _is_short_secret_name(value[0])
+            return [self.tree(item, named and index == 1) for index, item in enumerate(value)]
         if not isinstance(value, dict):
             return value
         named = _is_short_secret_name(value.get("name", value.get("key")))
         safe: dict[str, Any] = {}
         for key, item in value.items():
-            secret = is_secret_name(key) or (named and key == "value")
-            name = _free_key(self.text(key), safe)
-            safe[name] = self.held(item) if secret else self.tree(item)
+            told = free = self.text(key)
+            number = 2
+            while free in safe:
+                free, number = f"{told}#{number}", number + 1
+            safe[free] = self.tree(item, is_secret_name(key) or (named and key == "value"))
         return safe
-
-    def held(self, value: Any) -> Any:
-        # That there is none is no secret.
-        self.removed["secret_values"] += value is not None
-        return None if value is None else _SECRET
 
     def text(self, text: str) -> str:
         for pattern in _NAMED_TEXTS:
@@ -157,10 +144,3 @@ class _Redaction:
 def _is_short_secret_name(value: Any) -> bool:
     # A sentence that speaks of a password is no name.
     return isinstance(value, str) and len(value.split()) <= 2 and is_secret_name(value)
-
-
-def _free_key(key: str, taken: dict[str, Any]) -> str:
-    free, number = key, 2
-    while free in taken:
-        free, number = f"{key}#{number}", number + 1
-    return free

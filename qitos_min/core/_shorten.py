@@ -12,11 +12,7 @@ CUT_MARK = "...[TRUNCATED]"
 
 
 def shortened(text: str, limit: int, size: Callable[[str], int] = len) -> str:
-    """A text of at most ``limit`` characters: both ends with the mark between them.
-
-    ``size`` tells the length that counts. With no room for a whole mark it is a part
-    of the mark.
-    """
+    """A text whose ``size`` is at most ``limit``: both ends with the mark between them."""
     if size(text) <= limit:
         return text
     fits = range(min(len(text), max(0, limit - len(CUT_MARK))) + 1)
@@ -36,9 +32,8 @@ def fitted(
     """A copy of an object whose JSON text has at most ``limit`` characters.
 
     Keys and the values named in ``whole`` count too, up to half of the limit; short
-    values stay as they are, the long ones share the rest, so that none is lost to
-    another. An object among them is fitted in its turn unless ``flat`` names it;
-    anything else that is cut becomes text.
+    values stay as they are, the long ones share the rest. An object among them is fitted
+    in its turn unless ``flat`` names it; anything else that is cut becomes text.
     """
     long = {n: _size(v) for n, v in parts.items() if n not in whole and v is not None}
     view = dict(parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import functools
 import inspect
 import os
 import threading
@@ -22,8 +23,8 @@ _GRACE = 0.1  # Seconds that work has to end by itself when a run cannot wait an
 LAST_GRACE = 0.5  # Seconds that the end of a run waits for the clean-up.
 # Ctrl-C does not reach a thread of Windows that waits for a lock.
 _LONGEST_WAIT = 0.2 if os.name == "nt" else 3600.0
+# The work of a run in which this code is called, if any.
 AT_WORK: contextvars.ContextVar[Work | None] = contextvars.ContextVar("AT_WORK", default=None)
-"""The work of a run in which this code is called, if any."""
 
 _Outcome = tuple[Any, BaseException | None]
 # Of all signals between threads only this queue's may be sent by a handler of signals.
@@ -75,7 +76,8 @@ class Work:
     def __init__(self, threads: RunThreads, call: Callable[[], Any] | None = None) -> None:
         self.threads = threads
         self.found: _Outcome | None = None
-        self.changed = SimpleQueue()
+        self.changed: _Signals = SimpleQueue()
+        self.wake = functools.partial(self.changed.put, True)
         self.tasks: set[Any] = set()  # Its coroutines; only the thread of the loop changes the set.
         self.loop: _Loop | None = None
         self.is_left = False
@@ -90,18 +92,19 @@ class Work:
         del self._call, self._context  # The context holds this object.
         self.found = found
 
-    def wake(self) -> None:
-        self.changed.put(True)
-
     def settled(self, value: Any) -> Any:
         """What an awaitable gives, on the loop of the run."""
         loop = self.threads.loop()
-        if loop is None or loop.is_here():
+        if loop is None or self.threads.on_loop():
             return settled_alone(value)
-        self.loop, done = loop, SimpleQueue()
+        self.loop = loop
+        done: _Signals = SimpleQueue()
 
         async def settle() -> None:
-            done.put(await _found(value))
+            try:
+                done.put((await value, None))
+            except BaseException as error:  # SystemExit would end the loop.
+                done.put((None, error))
 
         def start() -> None:
             task = loop.loop.create_task(settle())
@@ -131,14 +134,12 @@ class Work:
 
 
 class _Worker:
-    """A daemon thread that does one piece of work after the other."""
+    """The inbox of a daemon thread that does one piece of work after the other."""
 
-    def __init__(self, owner: RunThreads) -> None:
+    def __init__(self) -> None:
         self.inbox: SimpleQueue[Work | None] = SimpleQueue()
         self.is_busy = True
         _thread(self._serve)
-        # A run that was never taken to its end leaves nobody who would end the thread.
-        weakref.finalize(owner, self.inbox.put, None)
 
     def _serve(self) -> None:
         while (work := self.inbox.get()) is not None:
@@ -153,7 +154,7 @@ class _Loop:
 
     def __init__(self, owner: RunThreads) -> None:
         started: SimpleQueue[Any] = SimpleQueue()
-        self._thread = _thread(self._serve, started, name="qitos-loop")
+        self.thread = _thread(self._serve, started, name="qitos-loop")
         self.is_closed = False
         self.loop, self._end = started.get()
         if self.loop is None:
@@ -175,66 +176,64 @@ class _Loop:
         finally:
             started.put((None, None))
 
-    def is_here(self) -> bool:
-        return threading.current_thread() is self._thread
-
     def call(self, work: Callable[[], Any]) -> bool:
         """Let the loop make a call; False when it has ended."""
-        try:
+        with suppress(RuntimeError):
             self.loop.call_soon_threadsafe(work)
-        except RuntimeError:
-            return False
-        return True
+            return True
+        return False
 
     def close(self, wait: float = LAST_GRACE) -> None:
         """End it, and wait that long for what it still does."""
         self.is_closed = True
         if self.call(self._end.set):
-            self._thread.join(wait)
+            self.thread.join(wait)
 
 
 class RunThreads:
-    """The threads and the event loop in which the tools of one run work.
+    """The daemon threads and the event loop in which the tools of one run work.
 
-    Tools run one after the other in one daemon thread, calls that may overlap in
-    several, so that the thread that called ``run`` can leave one behind that hangs: when
-    the run is cancelled at once (by its ``CancelToken``), when its time is used up
-    (``time_left`` gives the seconds), at Ctrl-C. Contextvars of the caller are seen by a
-    tool. The loop begins with the first awaitable; a run within a tool shares it.
+    The caller leaves a tool behind that hangs when ``token`` cancels the run at once, when
+    no seconds are left (``time_left``), and at Ctrl-C. A run within a tool shares the loop.
     """
 
     def __init__(
         self, token: Any = None, time_left: Callable[[], float | None] | None = None
     ) -> None:
-        self._token = token
-        self._time_left = time_left
+        self._token, self._time_left = token, time_left
         self._lock = threading.Lock()
         self._workers: list[_Worker] = []
         self._loop: _Loop | None = None
         self._closed = self._hangs = False
         around = AT_WORK.get()
         shares = around is not None and not around.threads.on_loop()
-        self._around: RunThreads | None = around.threads if around and shares else None
-        self.caller = Work(self)
-        """Stands for what is called in the run's own thread, such as approvals."""
+        self._root: RunThreads = around.threads._root if around and shares else self
+        self.caller = Work(self)  # For what is called in the run's own thread, as approvals.
 
     def run(
         self, call: Callable[[], Any], limit: float | None = None, *, patient: bool = False
     ) -> _Outcome | LeftBehind:
         """The value of a call in a thread and what it raised, one of them None.
 
-        Waits at most ``limit`` seconds, and not when the run is to end at once; a
-        ``patient`` call waits whatever the run is told. A call from within the work of
-        the run is made where it is. Raises ``ValueError`` for a limit that is no number
-        of seconds, and ``KeyboardInterrupt`` when that comes to the waiting thread.
+        Waits at most ``limit`` seconds, and not when the run is to end at once, unless the
+        call is ``patient``. Raises ``ValueError`` for a bad limit, and ``KeyboardInterrupt``.
         """
         check_timeout(limit)
         around = AT_WORK.get()
         within = around is not None and around.threads is self and around is not self.caller
-        if limit is None and within:
+        if limit is None and within:  # Which would wait for itself.
             return outcome(call)
         work = Work(self, call)
-        worker = self._start(work)
+        with self._lock:
+            # The first that is free, so that calls in turn stay in one thread.
+            worker = next((w for w in self._workers if not w.is_busy), None)
+            if worker is None:
+                worker = _Worker()
+                self._workers.append(worker)
+                # A run that was never taken to its end leaves nobody to end the thread.
+                weakref.finalize(self, worker.inbox.put, None)
+            worker.is_busy = True
+        worker.inbox.put(work)
         try:
             cause = self._wait(work, limit, patient)
         except BaseException:
@@ -246,8 +245,7 @@ class RunThreads:
     def do(self, call: Callable[..., Any], *args: Any) -> Any:
         """Call a part of the tools, such as their setup, where they work.
 
-        Raises what it raises, and ``TimeoutError`` when it may be held up by a tool
-        that was left behind.
+        Raises what it raises; ``TimeoutError`` when a tool that was left holds it up.
         """
         done = self.run(lambda: call(*args), LAST_GRACE if self._hangs else None, patient=True)
         if isinstance(done, LeftBehind):
@@ -260,18 +258,16 @@ class RunThreads:
 
     def on_loop(self) -> bool:
         """Whether this is the thread of the run's event loop."""
-        if self._around is not None:
-            return self._around.on_loop()
-        return self._loop is not None and self._loop.is_here()
+        loop = self._root._loop
+        return loop is not None and loop.thread is threading.current_thread()
 
     def loop(self) -> _Loop | None:
         """The event loop of the run; None when the run has ended."""
-        if self._around is not None:
-            return self._around.loop()
-        with self._lock:
-            if not self._closed and (self._loop is None or self._loop.is_closed):
-                self._loop = _Loop(self)
-            return self._loop
+        root = self._root
+        with root._lock:
+            if not root._closed and (root._loop is None or root._loop.is_closed):
+                root._loop = _Loop(root)
+            return root._loop
 
     def close(self, wait: float = LAST_GRACE) -> None:
         """Let the threads end; wait so many seconds for the clean-up of the loop."""
@@ -284,17 +280,6 @@ class RunThreads:
             worker.inbox.put(None)
         if loop is not None:
             loop.close(min(wait, _GRACE) if self._hangs else wait)
-
-    def _start(self, work: Work) -> _Worker:
-        with self._lock:
-            # The first that is free, so that calls in turn stay in one thread.
-            worker = next((w for w in self._workers if not w.is_busy), None)
-            if worker is None:
-                worker = _Worker(self)
-                self._workers.append(worker)
-            worker.is_busy = True
-        worker.inbox.put(work)
-        return worker
 
     def _drop(self, worker: _Worker) -> None:
         with self._lock:
@@ -330,9 +315,9 @@ class RunThreads:
         """What became of work in the moment that it is given to end."""
         work.leave()
         end = time.monotonic() + _GRACE
-        if work.loop is not None or cause != "timeout":
-            while work.found is None and time.monotonic() < end:
-                _received(work.changed, end)
+        while work.found is None and (work.loop is not None or cause != "timeout"):
+            if not _received(work.changed, end):
+                break
         if work.found is None:
             self._drop(worker)
             if work.loop is not None:
@@ -340,13 +325,6 @@ class RunThreads:
             return LeftBehind(cause, running=True)
         stopped = work.loop is not None and work.found[1] is not None
         return LeftBehind(cause, running=False) if cause == "timeout" or stopped else work.found
-
-
-async def _found(value: Any) -> _Outcome:
-    try:
-        return await value, None
-    except BaseException as error:  # SystemExit would end the loop.
-        return None, error
 
 
 def _given(found: _Outcome) -> Any:
@@ -357,11 +335,7 @@ def _given(found: _Outcome) -> Any:
 
 
 def settled(value: Any) -> Any:
-    """A value, or what it gives when it has to be awaited.
-
-    In the work of a run it is awaited on the run's own event loop, so that a client
-    opened in one call works in the next; elsewhere on a loop of its own.
-    """
+    """A value, or what it gives when awaited: in a run on the run's own event loop."""
     if not inspect.isawaitable(value):
         return value
     work = AT_WORK.get()
@@ -369,9 +343,9 @@ def settled(value: Any) -> Any:
 
 
 def settled_alone(value: Any) -> Any:
-    """The same on a loop that lives for this value only."""
+    """What an awaitable gives on a loop that lives for it only."""
     threads = RunThreads()
-    threads._around = None
+    threads._root = threads
     try:
         return threads.caller.settled(value)
     finally:

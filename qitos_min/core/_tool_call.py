@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from .tool_registry import ToolRegistry
 
 _DECISIONS = ("deny", "ask", "allow")
-_RULE_KEYS = {"tool", "decision", "scope"}
 
 
 @dataclass
@@ -41,23 +40,18 @@ class Call:
 
 def call_tool(
     registry: ToolRegistry, action: Action, runtime_context: Mapping[str, Any] | None
-) -> ToolResult:
-    """Run one call; what goes wrong is told by the result.
-
-    The order: name, structure of the arguments, ``validate_input``, permission rules,
-    approval, operations of the environment, execution. Nothing runs unless all checks
-    before it passed. Only ``KeyboardInterrupt`` is raised.
-    """
-    return traced_call(registry, action, runtime_context)[0]
-
-
-def traced_call(
-    registry: ToolRegistry, action: Action, runtime_context: Mapping[str, Any] | None
 ) -> tuple[ToolResult, Call | None]:
-    """The same, and the call itself if the tool is known."""
+    """The result of one call, and the call itself if the tool is known.
+
+    Nothing runs unless all checks passed. Only ``KeyboardInterrupt`` is raised.
+    """
     name, call = registry.resolve_name(action.name), None
     if name is None:
-        result = _not_found(registry, str(action.name))
+        found = registry.suggest(str(action.name))
+        text, told = unknown_tool(str(action.name), found), {"suggestions": found}
+        result = ToolResult.semantic_error(
+            code="tool_not_found", error=text, metadata=told, recoverable=True, attempts=0
+        )
     else:
         tool = registry.resolve(name)
         context = {**(runtime_context or {}), "tool_name": name, "action_id": action.action_id}
@@ -75,17 +69,6 @@ def unknown_tool(name: str, suggestions: Iterable[str]) -> str:
     return f"no tool is named {name!r}" + (f", did you mean {hint}?" if hint else "")
 
 
-def _not_found(registry: ToolRegistry, name: str) -> ToolResult:
-    found = registry.suggest(name)
-    return ToolResult.semantic_error(
-        code="tool_not_found",
-        error=unknown_tool(name, found),
-        metadata={"suggestions": found},
-        recoverable=True,
-        attempts=0,
-    )
-
-
 def _refusal(call: Call) -> ToolResult | None:
     """The result of the first check that does not pass, or None."""
     for check, code, place, kind, status in _CHECKS:
@@ -93,15 +76,10 @@ def _refusal(call: Call) -> ToolResult | None:
         if error is not None:
             fault = Fault(code, f"{place} of tool {call.name!r} raised {described(error)}")
         if fault is not None:
-            return ToolResult(
-                status=status,
-                metadata={} if error is None else {"traceback": traced(error)},
-                error_kind=kind,
-                error_code=fault.code,
-                error=fault.message,
-                recoverable=kind == "semantic",
-                attempts=0,
-            )
+            told = {} if error is None else {"traceback": traced(error)}
+            failed: dict[str, Any] = {"error_code": fault.code, "error": fault.message}
+            failed |= {"error_kind": kind, "recoverable": kind == "semantic", "attempts": 0}
+            return ToolResult(status, metadata=told, **failed)
     return None
 
 
@@ -149,19 +127,15 @@ def _check_rules(call: Call) -> Fault | None:
 
 
 def _is_hit(call: Call, rule: Any) -> bool:
-    """Whether a permission rule speaks about a call.
+    """Whether a permission rule speaks about a call; ``ValueError`` for what is no rule.
 
-    A rule is a mapping of ``tool`` (a name, an alias or a pattern as of ``fnmatch``),
-    ``decision`` (deny, ask or allow; the first of these that hits decides) and perhaps
-    ``scope``, a pattern for what the tool's ``rule_scope_builder`` says. Raises
-    ``ValueError`` for any other rule.
+    ``tool`` is a name, an alias or a pattern as of ``fnmatch``; ``scope`` is a pattern for
+    what the tool's ``rule_scope_builder`` says.
     """
-    known = isinstance(rule, Mapping) and rule.keys() <= _RULE_KEYS
+    known = isinstance(rule, Mapping) and rule.keys() <= {"tool", "decision", "scope"}
     if not known or not isinstance(rule.get("tool"), str) or rule.get("decision") not in _DECISIONS:
-        raise ValueError(
-            "a permission rule needs 'tool' and 'decision' (deny, ask or allow) "
-            f"and may have 'scope', got {rule!r}"
-        )
+        keys = "'tool' and 'decision' (deny, ask or allow) and may have 'scope'"
+        raise ValueError(f"a permission rule needs {keys}, got {rule!r}")
     if not any(fnmatchcase(n, rule["tool"]) for n in call.registry.names_of(call.name)):
         return False
     if rule.get("scope") is None:
@@ -196,11 +170,8 @@ def _check_approval(call: Call) -> Fault | None:
         return None
     callback = call.context.get("approval_callback")
     if callback is None:
-        return Fault(
-            "approval_required",
-            f"tool {call.name!r} needs approval, and there is neither an "
-            "approval_callback to ask nor auto_approve",
-        )
+        what = "there is neither an approval_callback to ask nor auto_approve"
+        return Fault("approval_required", f"tool {call.name!r} needs approval, and {what}")
     record = ToolPermissionSpec.from_spec(call.spec)
     answer = settled(callback(call.name, detach_json(call.args), record))
     pair = isinstance(answer, (tuple, list)) and len(answer) == 2

@@ -1,5 +1,3 @@
 """Where QitOS has the decorator that makes a tool of a function."""
 
-from .tool import function_tool
-
-__all__ = ["function_tool"]
+from .tool import function_tool as function_tool

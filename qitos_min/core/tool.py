@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from typing import Any
 
 from ._contract import Record
 from ._introspect import docstring_parts, documented
 from ._limits import check_count, check_seconds, check_timeout
 from .tool_schema import CallSignature
-
-__all__ = [
-    "BaseTool",
-    "FunctionTool",
-    "RetryPolicy",
-    "ToolMeta",
-    "ToolPermission",
-    "ToolPermissionSpec",
-    "ToolSpec",
-    "build_tool_spec",
-    "function_tool",
-    "get_tool_meta",
-    "tool",
-]
 
 _MARK = "__qitos_tool_meta__"
 _OPS_GROUPS = {"file_ops": "file", "process_ops": "process"}
@@ -43,14 +30,10 @@ class ToolPermission:
 
 @dataclass
 class RetryPolicy:
-    """When and how often a failed call is tried again.
-
-    Raises ``ValueError`` for a bad number, ``TypeError`` for what is no exception.
-    """
+    """When and how often a failed call is tried again; raises ``ValueError``, ``TypeError``."""
 
     max_attempts: int = 3  # The first call included.
-    backoff_factor: float = 0.5
-    """Seconds before the second attempt; each further wait is twice as long."""
+    backoff_factor: float = 0.5  # Seconds before the second attempt; each further wait doubles.
     max_backoff: float = 60.0  # Longest wait in seconds.
     jitter: bool = True  # Whether each wait is a random part, at least half, of the computed one.
     retryable_exceptions: tuple[type[BaseException], ...] = (Exception,)
@@ -76,34 +59,27 @@ class RetryPolicy:
 class _ToolTraits:
     """What :class:`ToolMeta` and :class:`ToolSpec` share."""
 
-    prompt: str | None = None
-    """The description for models, when it differs from the one for people."""
+    prompt: str | None = None  # The description for models, if another than for people.
     timeout_s: float | None = None  # Seconds for one attempt; None means no limit.
     max_retries: int = 0  # Further attempts after an exception, at once; ``retry_policy`` beats it.
     retry_policy: RetryPolicy | None = None
+    # Called with the last exception; its answer becomes the result, None leaves the error.
     on_failure: Callable[[BaseException], Any] | None = None
-    """Called with the exception of the last attempt; what it returns becomes the
-    result, and None leaves the error as it is."""
     permissions: ToolPermission = field(default_factory=ToolPermission)
-    required_ops: list[str] = field(default_factory=list)
-    """Groups of operations that the environment must offer, such as ``file``."""
-    input_schema: dict[str, Any] | None = None
-    """JSON schema of the arguments, in place of the one from the signature."""
+    required_ops: list[str] = field(default_factory=list)  # Of the environment, as ``file``.
+    input_schema: dict[str, Any] | None = None  # JSON schema in place of the signature's.
     output_schema: dict[str, Any] | None = None
-    read_only: bool = False
-    """True promises that a call changes nothing, so that it may be repeated."""
-    concurrency_safe: bool | None = None
-    """True promises that calls may overlap; None means that nobody said so."""
+    read_only: bool = False  # Promises that a call changes nothing, so it may be repeated.
+    concurrency_safe: bool | None = None  # Whether calls may overlap; None: nobody said so.
+    # Whether a person must agree; a callable decides from the arguments.
     needs_approval: bool | Callable[[dict[str, Any]], bool] = False
-    """Whether a person must agree; a callable decides from the arguments."""
     requires_user_interaction: bool = False
     supports_background: bool = False
+    # Characters of output that a model is shown; an artifact store takes what is longer.
     result_max_chars: int | None = None
-    """Longest output text, in characters, that a model is shown; an artifact store,
-    if the run has one, takes what is longer."""
     produces_artifact: bool = False
+    # From the arguments to the text that the ``scope`` of a rule is compared with.
     rule_scope_builder: Callable[[dict[str, Any]], str | None] | None = None
-    """From the arguments to the text that the ``scope`` of a rule is compared with."""
 
     def __post_init__(self) -> None:
         check_timeout(self.timeout_s)
@@ -131,8 +107,7 @@ class ToolSpec(_ToolTraits):
 
     name: str
     description: str
-    parameters: dict[str, Any] = field(default_factory=dict)
-    """JSON schema of each argument, by name."""
+    parameters: dict[str, Any] = field(default_factory=dict)  # JSON schemas by name.
     required: list[str] = field(default_factory=list)
 
     @classmethod
@@ -168,11 +143,8 @@ class ToolPermissionSpec(Record):
 
     def __post_init__(self) -> None:
         flags = ("needs_approval", "read_only", "concurrency_safe")
-        vars(self).update(
-            {name: bool(getattr(self, name)) for name in flags},
-            permissions=replace(self.permissions),
-            required_ops=list(self.required_ops),
-        )
+        own = {"permissions": replace(self.permissions), "required_ops": list(self.required_ops)}
+        vars(self).update({name: bool(getattr(self, name)) for name in flags}, **own)
 
     @classmethod
     def from_spec(cls, spec: ToolSpec) -> ToolPermissionSpec:
@@ -181,41 +153,30 @@ class ToolPermissionSpec(Record):
 
     @classmethod
     def from_dict(cls, payload: Mapping[str, Any]) -> ToolPermissionSpec:
-        """Read what :meth:`to_dict` wrote; absent keys keep their defaults.
-
-        Raises ``ValueError`` for a missing name, ``TypeError`` for what is no mapping.
-        """
-        given = payload.get("permissions") or {} if isinstance(payload, Mapping) else {}
-        for what, value in (("a tool permission", payload), ("permissions", given)):
-            if not isinstance(value, Mapping):
-                raise TypeError(f"{what} must be a mapping, got {type(value).__qualname__}")
-        if not isinstance(payload.get("name"), str):
-            raise ValueError(f"a tool permission needs a text 'name', got {payload.get('name')!r}")
-        known = {n: v for n, v in payload.items() if n in cls.__dataclass_fields__ and v}
-        flags = {item.name: bool(given.get(item.name)) for item in fields(ToolPermission)}
-        return cls(**{**known, "name": payload["name"], "permissions": ToolPermission(**flags)})
+        """Read what :meth:`to_dict` wrote; absent keys keep their defaults."""
+        known = {n: v for n, v in payload.items() if n in cls.__dataclass_fields__}
+        permissions = ToolPermission(**payload.get("permissions") or {})
+        return cls(**{**known, "permissions": permissions})
 
 
 class BaseTool:
-    """Base of class tools: set ``name`` and ``description``, write ``execute``.
+    """Base of class tools: set ``name`` and ``description``, write ``execute`` (or ``run``).
 
-    Every field of :class:`ToolMeta`, and ``parameters`` and ``required``, may be a
-    class attribute too. A ``ToolSpec`` given to the constructor beats them. A class
-    that writes only ``run`` is called through it, with the arguments by name.
+    The fields of :class:`ToolSpec` may be class attributes; a spec that is given beats them.
     """
 
     name: str = ""
     description: str = ""
+    # Whether to run in the thread that called the run, as signals and windows ask for:
+    # then it is waited for, whatever the run is told, unless it has a limit.
     in_calling_thread: bool = False
-    """Whether it has to run in the thread that called the run, as signals and windows
-    ask for: then it is waited for, whatever the run is told, unless it has a limit."""
 
     def __init__(self, spec: ToolSpec | None = None) -> None:
         if spec is not None:
             # Not by assignment: a subclass may have made them read-only properties.
             vars(self).update(spec=spec, name=spec.name, description=spec.description)
 
-    @cached_property
+    @functools.cached_property
     def spec(self) -> ToolSpec:
         """What the runtime knows about this tool."""
         spec = ToolSpec.from_attributes(self, type(self).__doc__)
@@ -223,7 +184,7 @@ class BaseTool:
             spec.input_schema = self._signature.schema
         return spec
 
-    @cached_property
+    @functools.cached_property
     def _signature(self) -> CallSignature | None:
         """How the arguments of ``run`` are read, if that is what this tool defines."""
         if type(self).run is BaseTool.run:
@@ -239,9 +200,22 @@ class BaseTool:
 
     def execute(self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None) -> Any:
         """Do the work; what is returned becomes the output of a ``ToolResult``."""
-        if self._signature is None:
+        signature, context = self._signature, runtime_context or {}
+        if signature is None:
             raise NotImplementedError(f"{type(self).__qualname__} must define execute()")
-        return _call_function(self.run, self._signature, args, runtime_context or {})
+        env: Any = context.get("env")
+        offered = context.get("ops") or {}
+        known = {"runtime_context": dict(context), "ops": offered}
+        injected = {}
+        for name in signature.injected:
+            value, group = known.get(name, context.get(name)), _OPS_GROUPS.get(name)
+            if group is not None and name not in context:
+                asked = group not in offered and env is not None
+                value = env.get_ops(group) if asked else offered.get(group)
+            if value is not None or name in signature.unset:
+                injected[name] = value
+        first, named = signature.bind(args, injected)
+        return (self.func if isinstance(self, FunctionTool) else self.run)(*first, **named)
 
     def run(self, **args: Any) -> Any:
         """The older way to call a tool: the arguments by name."""
@@ -279,35 +253,6 @@ class FunctionTool(BaseTool):
             return self
         return FunctionTool(self.func.__get__(instance, owner), self.meta)
 
-    def execute(self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None) -> Any:
-        """Call the function; the runtime's own parameters come from the context."""
-        return _call_function(self.func, self._signature, args, runtime_context or {})
-
-
-def _call_function(
-    func: Callable[..., Any],
-    signature: CallSignature,
-    args: Mapping[str, Any],
-    context: Mapping[str, Any],
-) -> Any:
-    injected = {}
-    for name in signature.injected:
-        value = _injected(name, context)
-        if value is not None or name in signature.unset:
-            injected[name] = value
-    first, named = signature.bind(args, injected)
-    return func(*first, **named)
-
-
-def _injected(name: str, context: Mapping[str, Any]) -> Any:
-    offered = context.get("ops") or {}
-    if name in ("runtime_context", "ops"):
-        return dict(context) if name == "runtime_context" else offered
-    if name in context or name not in _OPS_GROUPS:
-        return context.get(name)
-    group, env = _OPS_GROUPS[name], context.get("env")
-    return offered.get(group) if group in offered or env is None else env.get_ops(group)
-
 
 def get_tool_meta(func: Any) -> ToolMeta | None:
     """What :func:`tool` noted on a function or method; None without it."""
@@ -317,11 +262,7 @@ def get_tool_meta(func: Any) -> ToolMeta | None:
 def tool(
     name: str | Callable[..., Any] | None = None, description: str | None = None, **meta: Any
 ) -> Any:
-    """Mark a function as a tool; the function itself stays as it is.
-
-    Takes the fields of :class:`ToolMeta`; works with and without parentheses. Raises
-    ``TypeError`` for an unknown keyword.
-    """
+    """Mark a function as a tool, with the fields of :class:`ToolMeta`; it stays as it is."""
     if callable(name):
         return tool()(name)
     noted = ToolMeta(name=name, description=description, **meta)
@@ -349,9 +290,8 @@ def function_tool(
 ) -> Any:
     """Make a tool of a function; with or without parentheses, also in a class body.
 
-    The keywords are the fields of :class:`ToolMeta`; any other keyword becomes an
-    attribute of the tool's ``meta``. Raises ``ValueError`` or ``TypeError`` for a
-    value that a field refuses.
+    The keywords are the fields of :class:`ToolMeta`, which may refuse a value; any other
+    keyword becomes an attribute of the tool's ``meta``.
     """
     given = {**locals(), **extra_meta}
     known = {name: given[name] for name in ToolMeta.__dataclass_fields__ if name in given}
@@ -360,3 +300,91 @@ def function_tool(
     if func is None:
         return lambda wrapped: FunctionTool(wrapped, meta)
     return FunctionTool(func, meta)
+
+
+class _ToolObject(BaseTool):
+    """A foreign tool object, or a tool under another name or with other traits."""
+
+    def __init__(self, target: Any, spec: ToolSpec) -> None:
+        super().__init__(spec)
+        self.target = target
+        self.in_calling_thread = getattr(target, "in_calling_thread", False)
+        self._signature = target._signature if isinstance(target, BaseTool) else None
+
+    def validate_input(
+        self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
+    ) -> str | None:
+        check = getattr(self.target, "validate_input", None)
+        return check(args, runtime_context) if callable(check) else None
+
+    def execute(self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None) -> Any:
+        return self.target.execute(args, runtime_context)
+
+
+def as_tool(item: Any, name: str | None = None, meta: ToolMeta | None = None) -> BaseTool:
+    """The tool that an item is or becomes; ``TypeError`` if it is none."""
+    if inspect.ismethod(item) and isinstance(item.__func__, FunctionTool):
+        # What a class method is, made of a tool, from Python 3.13 on.
+        item = item.__func__.__get__(item.__self__, type(item.__self__))
+    if isinstance(item, BaseTool):
+        _check_bound(item)
+        alone = name is None and meta is None
+        return item if alone else _ToolObject(item, _merged(item.spec, meta, name))
+    if is_function(item):
+        tool = FunctionTool(item, _merged(get_tool_meta(item) or ToolMeta(), meta, name))
+        _check_bound(tool)
+        return tool
+    if isinstance(item, type):
+        raise TypeError(f"class {item.__qualname__} is no tool, register an instance")
+    if callable(getattr(item, "execute", None)):
+        return _ToolObject(item, _merged(_object_spec(item), meta, name))
+    run = getattr(item, "run", item)
+    if callable(run):  # Its signature gives the arguments.
+        spec = _object_spec(item)
+        given = {field.name: getattr(spec, field.name) or None for field in fields(ToolMeta)}
+        if spec.parameters:
+            given["input_schema"] = spec.arguments_schema()
+        known = {name: value for name, value in given.items() if value is not None}
+        return FunctionTool(run, _merged(ToolMeta(**known), meta, name))
+    wanted = "a function, a method or an object with execute() or run()"
+    raise TypeError(f"expected {wanted}, got {type(item).__qualname__}")
+
+
+def is_function(item: Any) -> bool:
+    """Whether an item is a function, a method, a part of one or a tool made of one."""
+    return inspect.isroutine(item) or isinstance(item, (FunctionTool, functools.partial))
+
+
+def _check_bound(tool: BaseTool) -> None:
+    func: Any = getattr(tool, "func", None)
+    names = func.__code__.co_varnames if inspect.isfunction(func) else ()
+    if names[:1] == ("self",) and func.__code__.co_argcount:
+        what = "is a method without its object, register it from an instance"
+        raise TypeError(f"{func.__qualname__} {what}")
+
+
+def _object_spec(item: Any) -> ToolSpec:
+    own = getattr(item, "spec", None)
+    if isinstance(own, ToolSpec):
+        return own
+    spec = ToolSpec.from_attributes(item if own is None else own, type(item).__doc__)
+    return spec if spec.name else replace(spec, name=getattr(item, "name", ""))
+
+
+def _merged(base: Any, meta: ToolMeta | None, name: str | None) -> Any:
+    """A copy of a meta or spec with the fields of ``meta`` that are set, and a name."""
+    unset = ToolMeta()
+    given = {field.name: getattr(meta or unset, field.name) for field in fields(ToolMeta)}
+    changes = {field: value for field, value in given.items() if value != getattr(unset, field)}
+    if name is not None or base.name:
+        changes["name"] = base.name if name is None else name
+    return replace(base, **changes)
+
+
+def shown(item: Any) -> str:
+    """How an item is named in messages: by what it was made from."""
+    while isinstance(item, (_ToolObject, FunctionTool)):
+        item = item.target if isinstance(item, _ToolObject) else item.func
+    if inspect.isroutine(item):
+        return f"the function {item.__module__}.{item.__qualname__}"
+    return f"an object of {type(item).__module__}.{type(item).__qualname__}"

@@ -10,23 +10,19 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
-from ._adapt import as_tool, is_function, shown
 from ._foreign import guarded
 from ._json import to_json_value
 from ._shorten import summary
-from ._tool_call import call_tool, traced_call, unknown_tool
+from ._tool_call import call_tool, unknown_tool
 from .action import Action
 from .errors import ErrorCategory, RuntimeErrorInfo, ToolExecutionError
-from .tool import BaseTool, FunctionTool, ToolMeta, ToolPermissionSpec, ToolSpec, get_tool_meta
+from .tool import BaseTool, FunctionTool, ToolMeta, ToolPermissionSpec, ToolSpec
+from .tool import as_tool, get_tool_meta, is_function, shown
 from .tool_result import ToolResult
 
-__all__ = ["ToolOrigin", "ToolRegistry"]
-
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.ASCII)
-_DESCRIBED = (
-    "prompt output_schema timeout_s max_retries requires_user_interaction "
-    "supports_background result_max_chars produces_artifact".split()
-)
+_DESCRIBED = "prompt output_schema timeout_s max_retries requires_user_interaction".split()
+_DESCRIBED += ["supports_background", "result_max_chars", "produces_artifact"]
 
 
 @dataclass(frozen=True)
@@ -38,10 +34,9 @@ class ToolOrigin:
 
 
 class ToolRegistry:
-    """Tools by name, with the one way to call them.
+    """Tools by name or alias, with the one way to call them.
 
-    A name is the canonical one or an alias. A dotted name gets its last part as alias
-    unless two tools claim it; ``auto_short_aliases=False`` leaves that out.
+    With ``auto_short_aliases`` the last part of a dotted name is an alias unless two claim it.
     """
 
     def __init__(self, *, auto_short_aliases: bool = True) -> None:
@@ -71,35 +66,23 @@ class ToolRegistry:
     ) -> ToolRegistry:
         """Add one tool: a function, bound method or tool object; returns itself.
 
-        The caller's object is never changed: another ``name`` and the fields of
-        ``meta`` that are set hold in this registry only. Raises ``TypeError`` for what
-        is no tool and ``ValueError`` for a name that is taken or not legal; then
-        nothing is registered.
+        ``name`` and the fields set in ``meta`` hold in this registry only. Raises
+        ``TypeError`` for no tool, ``ValueError`` for a name that is taken or not legal.
         """
         source = "function" if is_function(item) else "tool"
-        self._add([(as_tool(item, name, meta), ToolOrigin(source))])
-        return self
+        return self._add([(as_tool(item, name, meta), ToolOrigin(source))])
 
     def include(self, obj: Any) -> ToolRegistry:
-        """Add whatever holds tools: a toolset, a registry, a list or one tool.
-
-        Of any other object the methods are added that ``tool`` or ``function_tool``
-        decorated. Raises as ``register`` does.
-        """
+        """Add a toolset, a registry, a list, the decorated methods of an object, or one tool."""
         if isinstance(obj, (ToolRegistry, list, tuple)) or _is_toolset(obj):
             return self.include_toolset(obj)
         alone = isinstance(obj, BaseTool) or is_function(obj)
         marked = [] if alone else [name for name in dir(obj) if _is_marked(obj, name)]
-        if not marked:
-            return self.register(obj)
-        self._add([(as_tool(getattr(obj, name)), ToolOrigin("function")) for name in marked])
-        return self
+        found = [(as_tool(getattr(obj, name)), ToolOrigin("function")) for name in marked]
+        return self._add(found) if found else self.register(obj)
 
     def include_toolset(self, items: Any) -> ToolRegistry:
-        """Add the tools of a toolset, a registry or an iterable, or one tool, as named.
-
-        Raises as ``register`` does; then nothing is registered.
-        """
+        """Add a toolset, a registry, an iterable of tools, or one, all or none of them."""
         if isinstance(items, BaseTool) or is_function(items):
             return self.register(items)
         if _is_toolset(items):
@@ -119,9 +102,7 @@ class ToolRegistry:
     def register_toolset(self, toolset: Any, namespace: str | None = None) -> ToolRegistry:
         """Add the tools of an object with ``tools()`` as ``namespace.name``.
 
-        The namespace is by default the toolset's name, which is its ``name`` or that
-        of its class in lower case; an empty one leaves the names as they are. Raises
-        as ``register`` does; then none of the tools is registered.
+        The namespace is by default the toolset's ``name`` or that of its class in lower case.
         """
         if not _is_toolset(toolset):
             raise TypeError(f"a toolset needs a method tools(), got {shown(toolset)}")
@@ -135,11 +116,7 @@ class ToolRegistry:
         return self
 
     def register_alias(self, alias: str, name: str) -> ToolRegistry:
-        """Let ``alias`` stand for a registered tool.
-
-        Raises ``ValueError`` when the alias is not legal or stands for another tool,
-        or the tool is unknown.
-        """
+        """Let ``alias`` stand for a tool; ``ValueError`` if it cannot, or none is known."""
         target = self._known(name)
         _check_name(alias)
         taken = alias if alias in self._tools else self._aliases.get(alias, target)
@@ -198,29 +175,30 @@ class ToolRegistry:
 
     def get_all_specs(self) -> list[dict[str, Any]]:
         """What a chat model is told: one function entry per tool, sorted by name."""
-        told = [
-            {
-                "name": spec.name,
-                "description": spec.prompt or spec.description,
-                "parameters": to_json_value(spec.arguments_schema()),
-            }
-            for spec in self._sorted_specs()
-        ]
-        return [{"type": "function", "function": function} for function in told]
+        told = []
+        for spec in self._sorted_specs():
+            text, schema = spec.prompt or spec.description, to_json_value(spec.arguments_schema())
+            function = {"name": spec.name, "description": text, "parameters": schema}
+            told.append({"type": "function", "function": function})
+        return told
 
     def get_tool_descriptions(self, protocol: Any = None, renderer: Any = None) -> str:
-        """The tools as text for a prompt, sorted by name: what they do and their arguments.
-
-        The text is the same for every protocol. ``renderer`` is called with the
-        registry instead and gives its own.
-        """
+        """The tools as text for a prompt of any protocol; ``renderer(registry)`` beats it."""
         if renderer is not None:
             return str(renderer(self))
-        return "\n".join(_as_text(spec) for spec in self._sorted_specs())
+        lines = []
+        for spec in self._sorted_specs():
+            schema = spec.arguments_schema()
+            lines.append(f"- {spec.name}: {spec.prompt or spec.description}")
+            for name, part in schema.get("properties", {}).items():
+                needed = "" if name in schema.get("required", ()) else ", optional"
+                kind = part.get("type", "any")
+                kind = " or ".join(kind) if isinstance(kind, list) else kind
+                note = f": {part['description']}" if part.get("description") else ""
+                lines.append(f"  - {name} ({kind}{needed}){note}")
+        return "\n".join(lines)
 
-    def render_tool_schema(self, protocol: Any = None, renderer: Any = None) -> str:
-        """The same as :meth:`get_tool_descriptions`."""
-        return self.get_tool_descriptions(protocol, renderer)
+    render_tool_schema = get_tool_descriptions
 
     def export_permissions(self) -> list[ToolPermissionSpec]:
         """What each tool may do, sorted by name, without aliases, all values copied."""
@@ -235,45 +213,36 @@ class ToolRegistry:
         ``ToolExecutionError`` for a call that was refused or did not end in time.
         """
         action = Action(self._known(tool_name), args)
-        result, call = traced_call(self, action, runtime_context)
+        result, call = call_tool(self, action, runtime_context)
         if call is not None and call.error is not None:
             if result.is_success:  # By ``on_failure``.
                 return result.output
             raise call.error
         if call is not None and (result.is_success or call.value is not None):
             return call.value
-        text, details = result.error or "", {"code": result.error_code}
-        raise ToolExecutionError(
-            RuntimeErrorInfo(ErrorCategory.TOOL, text, "ACT", 0, result.recoverable, details)
-        )
+        told = (result.error or "", "ACT", 0, result.recoverable, {"code": result.error_code})
+        raise ToolExecutionError(RuntimeErrorInfo(ErrorCategory.TOOL, *told))
 
     def execute(self, action: Action, runtime_context: dict[str, Any] | None = None) -> ToolResult:
-        """Run an action through all checks, approval included.
+        """Run an action through all checks; only ``KeyboardInterrupt`` is raised.
 
         ``runtime_context`` is what the runtime knows (``env``, ``state``,
-        ``approval_callback``, ``auto_approve``, ``permission_rules``, ...). What goes
-        wrong is told by the result; only ``KeyboardInterrupt`` is raised.
+        ``approval_callback``, ``auto_approve``, ``permission_rules``, ...).
         """
-        return call_tool(self, action, runtime_context)
+        return call_tool(self, action, runtime_context)[0]
 
     def setup(self, context: dict[str, Any] | None = None) -> None:
         """Call ``setup(context)`` of each toolset that has it, in order."""
-        for setup in self._hooks("setup"):
-            setup(context or {})
+        for toolset in self._toolsets:
+            if callable(getattr(toolset, "setup", None)):
+                toolset.setup(context or {})
 
     def teardown(self, context: dict[str, Any] | None = None) -> None:
-        """Call ``teardown(context)`` of each toolset that has it, in reverse order.
-
-        All of them are called; the first exception is raised afterwards.
-        """
-        ended = [guarded(hook, context or {}) for hook in reversed(self._hooks("teardown"))]
-        for _, error in ended:
-            if error is not None:
-                raise error
-
-    def _hooks(self, name: str) -> list[Any]:
-        found = [getattr(toolset, name, None) for toolset in self._toolsets]
-        return [hook for hook in found if callable(hook)]
+        """Call ``teardown`` of each toolset in reverse; raises the first exception at last."""
+        hooks = [getattr(toolset, "teardown", None) for toolset in reversed(self._toolsets)]
+        ended = [guarded(hook, context or {})[1] for hook in hooks if callable(hook)]
+        for error in filter(None, ended):
+            raise error
 
     def _known(self, name: str) -> str:
         canonical = self.resolve_name(name)
@@ -292,7 +261,7 @@ class ToolRegistry:
                 claims.setdefault(name.rpartition(".")[2], []).append(name)
         return {short: names[0] for short, names in claims.items() if len(names) == 1}
 
-    def _add(self, found: Iterable[tuple[BaseTool, ToolOrigin]]) -> None:
+    def _add(self, found: Iterable[tuple[BaseTool, ToolOrigin]]) -> ToolRegistry:
         tools, origins = dict(self._tools), dict(self._origins)
         for tool, origin in found:
             name = tool.spec.name
@@ -304,18 +273,7 @@ class ToolRegistry:
             tools[name], origins[name] = tool, origin
         self._tools.update(tools)
         self._origins.update(origins)
-
-
-def _as_text(spec: ToolSpec) -> str:
-    schema = spec.arguments_schema()
-    lines = [f"- {spec.name}: {spec.prompt or spec.description}"]
-    for name, part in schema.get("properties", {}).items():
-        needed = "" if name in schema.get("required", ()) else ", optional"
-        kind = part.get("type", "any")
-        kind = " or ".join(kind) if isinstance(kind, list) else kind
-        note = f": {part['description']}" if part.get("description") else ""
-        lines.append(f"  - {name} ({kind}{needed}){note}")
-    return "\n".join(lines)
+        return self
 
 
 def _is_toolset(item: Any) -> bool:
@@ -336,7 +294,6 @@ def _is_marked(obj: Any, name: str) -> bool:
 
 def _check_name(name: Any) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ValueError(
-            f"{name!r} is no legal tool name: expected a letter or '_', then letters, "
-            "digits, '_', '.' or '-', at most 64 in all; pass name= to choose one"
-        )
+        form = "a letter or '_', then letters, digits, '_', '.' or '-', at most 64 in all"
+        text = f"{name!r} is no legal tool name: expected {form}; pass name= to choose one"
+        raise ValueError(text)

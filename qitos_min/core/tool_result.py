@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, field, fields, replace
-from typing import Any, get_args
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
 
-from ._contract import ContractError, check_fields, exact_values, is_count, strict_copy
+from ._contract import ContractError, FieldCheck, check_fields, exact_values, strict_copy
+from ._contract import is_a, is_count, one_of, or_none
 from ._json import to_json_value
+from ._limits import is_number
 from ._redact import redact
 from ._shorten import fitted, joined
-from ._tool_result_checks import (
-    FIELD_CHECKS,
-    STATE_FIELDS,
-    TOOL_RESULT_SCHEMA_VERSION,
-    EffectState,
-    RetryDisposition,
-    ToolErrorKind,
-    ToolResultStatus,
-    state_fault,
-)
 from .artifact import ArtifactContractError, ArtifactRef
 from .session import AttemptIdentity
 
-__all__ = [
-    "EffectState",
-    "RetryDisposition",
-    "TOOL_RESULT_SCHEMA_VERSION",
-    "ToolErrorKind",
-    "ToolResult",
-    "ToolResultContractError",
-    "ToolResultStatus",
-]
+ToolResultStatus = Literal["success", "error", "skipped", "timed_out", "cancelled"]
+ToolErrorKind = Literal["semantic", "execution", "policy"]
+_Committing = Literal["not_started", "started", "committed", "rejected", "unknown"]
+EffectState = Literal["no_effect_declared", _Committing, "reconciliation_required"]
+_Blocked = Literal["blocked_worker_running", "requires_reconciliation"]
+RetryDisposition = Literal["not_evaluated", "retryable", "non_retryable", _Blocked]
 
-_SCHEMA_FAMILY = "qitos.tool_result/"
+TOOL_RESULT_SCHEMA_VERSION = "qitos.tool_result/v2"
 
 
 class ToolResultContractError(ContractError):
@@ -43,11 +33,7 @@ class ToolResultContractError(ContractError):
 
 @dataclass
 class ToolResult:
-    """How one call ended, in full.
-
-    Every value is checked and copied here, so that the caller's later changes do not
-    reach the result; the ``to_`` views check again. Raises ToolResultContractError.
-    """
+    """How one call ended. Values are checked and copied; raises ToolResultContractError."""
 
     status: ToolResultStatus = "success"
     output: Any = None  # What the tool returned: any tree of JSON values.
@@ -55,42 +41,34 @@ class ToolResult:
     metadata: dict[str, Any] = field(default_factory=dict)
     tool_name: str | None = None
     action_id: str | None = None
-    model_output: Any = None
-    """What a model sees instead of ``output``: by default its ``model_summary``."""
-    error_kind: ToolErrorKind | None = None
-    """Whose fault it was: the request's, the execution's or a rule's."""
+    model_output: Any = None  # What a model sees instead of ``output``: its ``model_summary``.
+    error_kind: ToolErrorKind | None = None  # At fault: the request, the execution or a rule.
     error_code: str | None = None
     recoverable: bool = False  # Whether another request could succeed.
     recovery_hint: str | None = None
-    next_action: dict[str, Any] | None = None
-    """A suggested call: ``name``, ``args`` and perhaps ``action_id``."""
+    next_action: dict[str, Any] | None = None  # A call: ``name``, ``args``, ``action_id``.
     complete: bool = True  # Whether the output is all there was to say.
     truncated: bool = False
-    omitted: dict[str, int] = field(default_factory=dict)
-    """How much was left out, by unit: ``{"lines": 120}``."""
+    omitted: dict[str, int] = field(default_factory=dict)  # By unit: ``{"lines": 120}``.
     attempts: int = 1
     latency_ms: float = 0.0  # Time of the call in milliseconds, over all attempts.
     declared_effects: list[dict[str, Any]] = field(default_factory=list)
     filesystem_changes: list[dict[str, Any]] = field(default_factory=list)
     artifact_refs: tuple[ArtifactRef, ...] = ()  # Bodies kept in a store instead of here.
-    normalized_request: dict[str, Any] = field(default_factory=dict)
-    """The request as the tool understood it."""
+    normalized_request: dict[str, Any] = field(default_factory=dict)  # As the tool read it.
     provenance: dict[str, Any] = field(default_factory=dict)
-    worker_still_running: bool = False
-    """Whether the worker outlives this result, as after a timeout."""
+    worker_still_running: bool = False  # Whether the worker outlives this result.
     attempt_id: AttemptIdentity | None = None
     effect_ref: str | None = None  # Names the effect that ``effect_state`` speaks of.
     effect_state: EffectState = "no_effect_declared"
     idempotency_ref: str | None = None
     retry_disposition: RetryDisposition = "not_evaluated"
-    reconciliation_required: bool = False
-    """Whether someone must look before anything is tried again."""
+    reconciliation_required: bool = False  # Whether someone must look before a new try.
     outcome_unknown: bool = False  # Whether the effect may or may not have happened.
     late_result: bool = False
     owner_generation: int | None = None
     stale_owner: bool = False
-    batch_closure: dict[str, Any] = field(default_factory=dict)
-    """How the batch of this call was closed, slot by slot."""
+    batch_closure: dict[str, Any] = field(default_factory=dict)  # How the batch was closed.
     schema_version: str = TOOL_RESULT_SCHEMA_VERSION
 
     def __post_init__(self) -> None:
@@ -102,26 +80,24 @@ class ToolResult:
     @classmethod
     def semantic_error(cls, *, code: str, error: str, **values: Any) -> ToolResult:
         """The request made no sense to the tool; ``values`` are further fields."""
-        return cls(**_failure("semantic", code, error, **values))
+        return _failure("semantic", code, error, values)
 
     @classmethod
     def execution_error(cls, *, code: str, error: str, **values: Any) -> ToolResult:
         """The tool failed while it worked; ``values`` are further fields."""
-        return cls(**_failure("execution", code, error, **values))
+        return _failure("execution", code, error, values)
 
     @classmethod
     def policy_error(cls, *, code: str, error: str, **values: Any) -> ToolResult:
         """A rule forbade the call; ``values`` are further fields."""
-        return cls(**_failure("policy", code, error, **values))
+        return _failure("policy", code, error, values)
 
     @classmethod
     def from_value(cls, value: Any) -> ToolResult:
-        """The result of a tool that returned ``value``.
+        """The result of a tool that returned ``value``, which is the output of a success.
 
-        A result is copied and a mapping with a schema version of results is read
-        strictly; both raise ToolResultContractError. The older mapping of ``status``,
-        ``output``, ``error`` and ``metadata`` is read too. Anything else is the output
-        of a success; if JSON cannot hold it, it is converted and ``metadata`` says so.
+        If JSON cannot hold it, it is converted and ``metadata`` says so. Records of results
+        are read: those with a version strictly (ToolResultContractError), the older ones too.
         """
         if isinstance(value, cls):
             return replace(value)
@@ -134,18 +110,17 @@ class ToolResult:
             metadata = {"output_converted": True, "output_type": kind}
         if isinstance(output, dict):
             version = output.get("schema_version")
-            if isinstance(version, str) and version.startswith(_SCHEMA_FAMILY):
+            if isinstance(version, str) and version.startswith("qitos.tool_result/"):
                 return cls.from_dict(value if isinstance(value, dict) else output)
-            if _is_legacy(output):
-                return cls(**_from_legacy(output, metadata))
+            # A tool's own dict may well have a "status"; the old form says how it ended, too.
+            known = output.keys() <= {"status", "output", "error", "metadata"}
+            if known and "status" in output and output.keys() & {"output", "error"}:
+                return _from_legacy(output, metadata)
         return cls(output=output, metadata=metadata)
 
     @classmethod
     def from_dict(cls, value: Any) -> ToolResult:
-        """Reads what :meth:`to_dict` wrote; ``success`` may be absent.
-
-        Raises ToolResultContractError, also for a missing or an unknown key.
-        """
+        """Read what :meth:`to_dict` wrote, with or without ``success``."""
         code = "invalid_canonical_field"
         if not isinstance(value, Mapping):
             what = f"a result must be a mapping, got {type(value).__qualname__}"
@@ -153,8 +128,9 @@ class ToolResult:
         if value.get("schema_version") != TOOL_RESULT_SCHEMA_VERSION:
             what = f"schema_version must be {TOOL_RESULT_SCHEMA_VERSION}"
             raise ToolResultContractError("unknown_schema_version", what)
+        given = {name: item for name, item in value.items() if name != "success"}
         try:
-            given = exact_values(value, [*_DEFAULTS, *(n for n in ("success",) if n in value)])
+            given = exact_values(given, cls.__dataclass_fields__)
         except ValueError as error:
             what = f"a result has exactly the fields of the contract, {error}"
             raise ToolResultContractError(code, what) from None
@@ -162,11 +138,9 @@ class ToolResult:
         with suppress(ValueError):
             given["attempt_id"] = AttemptIdentity.from_dict(given["attempt_id"])
         with suppress(ArtifactContractError, TypeError):
-            refs = given["artifact_refs"]
-            given["artifact_refs"] = tuple(map(ArtifactRef.from_dict, refs))
-        success = given.pop("success", None)
+            given["artifact_refs"] = tuple(map(ArtifactRef.from_dict, given["artifact_refs"]))
         result = cls(**given)
-        if "success" in value and success is not result.is_success:
+        if value.get("success", result.is_success) is not result.is_success:
             raise ToolResultContractError("contradictory_outcome", "success contradicts status")
         return result
 
@@ -188,22 +162,17 @@ class ToolResult:
 
     def to_dict(self) -> dict[str, Any]:
         """The 35 fields as JSON values, and ``success``; reading it back is exact."""
-        values = {**vars(self), **_checked(self)}
-        record = {name: values[name] for name in _DEFAULTS}
+        record = _checked(self)
         if self.attempt_id is not None:
             record["attempt_id"] = self.attempt_id.to_dict()
         record["artifact_refs"] = [ref.to_dict() for ref in self.artifact_refs]
-        record["success"] = self.is_success
-        return record
+        return {**record, "success": self.is_success}
 
     def to_model_dict(self, max_chars: int = 4000) -> dict[str, Any]:
-        """What a model may see, within ``max_chars`` characters over all its parts.
+        """What a model may see, within ``max_chars`` characters of JSON over all its parts.
 
-        ``model_output`` falls back to the output. A part counts as long as it is in
-        JSON text. Keys and fixed words count too, up to half of the budget; short parts
-        stay whole, the long ones share the rest, and so do the parts of an output that
-        is an object. What is cut becomes text that keeps its beginning and its end,
-        with ``...[TRUNCATED]`` between them.
+        Short parts stay whole, the long ones share the rest. What is cut becomes text that
+        keeps both its ends, with ``...[TRUNCATED]`` between them.
         """
         if not is_count(max_chars):
             raise ValueError(f"max_chars must be an int >= 0, got {max_chars!r}")
@@ -215,24 +184,13 @@ class ToolResult:
         return fitted(view, max_chars, whole=_NEVER_CUT, flat=["next_action"])
 
     def to_trace_safe_dict(self) -> dict[str, Any]:
-        """Everything but the output, without secrets and host paths.
-
-        ``redaction`` counts what was removed: values under secret names, secrets in
-        texts, host paths, and characters of output.
-        """
+        """All but the output, without secrets and host paths; ``redaction`` counts these."""
         record = self.to_dict()
-        output = record.pop("output")
+        output_chars = len(joined(record.pop("output")))
         safe, removed = redact(record)
-        removed["output_chars"] = len(joined(output))
-        safe["redaction"] = removed
-        return safe
+        return {**safe, "redaction": {**removed, "output_chars": output_chars}}
 
 
-_DEFAULTS = {
-    item.name: item.default_factory() if item.default is MISSING else item.default
-    for item in fields(ToolResult)
-}
-_HOLDS = {name: holds for _, names, holds, _ in FIELD_CHECKS for name in names.split()}
 _MODEL_FIELDS = (
     "schema_version status tool_name action_id model_output error error_code "
     "recoverable recovery_hint next_action".split()
@@ -241,64 +199,160 @@ _NEVER_CUT = ("schema_version", "status", "recoverable")
 
 
 def _checked(result: ToolResult) -> dict[str, Any]:
-    """Copies of the fields that are not their default, after every check in its order.
-
-    A default fulfils the contract and cannot change, so it is passed over; an empty
-    container can be filled, so it is always replaced.
-    """
-    given: dict[str, Any] = {}
-    copied: dict[str, Any] = {}
-    for name, value in vars(result).items():
-        default = _DEFAULTS.get(name, value)
-        if value is default:
-            continue
-        if type(value) is type(default) and not value and value == default:
-            copied[name] = type(default)()
-        else:
-            given[name] = value
-    if not all(_HOLDS[name](given[name]) for name in given if name in _HOLDS):
-        check_fields(result, FIELD_CHECKS, ToolResultContractError)
-    copied.update({name: _copied(name, value) for name, value in given.items()})
-    fault = None if STATE_FIELDS.isdisjoint(given) else state_fault(result)
+    """Copies of all fields, after every check in the order of the contract."""
+    check_fields(result, _FIELD_CHECKS, ToolResultContractError)
+    copied = {name: getattr(result, name) for name in ToolResult.__dataclass_fields__}
+    for name in copied.keys() - {"attempt_id", "artifact_refs"}:
+        try:
+            copied[name] = strict_copy(copied[name])
+        except ValueError as error:
+            what = f"{name} holds {error}"
+            raise ToolResultContractError("non_serializable_value", what) from None
+    copied["artifact_refs"] = tuple(copied["artifact_refs"])
+    if copied["next_action"] is not None:
+        copied["next_action"].setdefault("args", {})
+    fault = _state_fault(result)
     if fault is not None:
         raise ToolResultContractError(*fault)
     return copied
 
 
-def _copied(name: str, value: Any) -> Any:
-    if name in ("artifact_refs", "attempt_id"):
-        return tuple(value) if name == "artifact_refs" else value
-    try:
-        copy = strict_copy(value)
-    except ValueError as error:
-        raise ToolResultContractError("non_serializable_value", f"{name} holds {error}") from None
-    return {**copy, "args": copy.get("args", {})} if name == "next_action" and copy else copy
+def _failure(kind: str, code: str, error: str, values: Mapping[str, Any]) -> ToolResult:
+    told: Any = {"error_kind": kind, "error_code": code, "error": error}
+    return ToolResult(**{"status": "error", **values, **told})
 
 
-def _failure(kind: str, code: str, error: str, /, **values: Any) -> dict[str, Any]:
-    told = {"error_kind": kind, "error_code": code, "error": error}
-    return {"status": "error", **values, **told}
-
-
-def _is_legacy(value: dict[str, Any]) -> bool:
-    # A tool's own dict may well have a "status"; the old form says how it ended, too.
-    known = value.keys() <= {"status", "output", "error", "metadata"}
-    return known and "status" in value and bool(value.keys() & {"output", "error"})
-
-
-def _from_legacy(value: dict[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
-    status, error = value["status"], value.get("error")
-    given = value.get("metadata")
-    read = {
-        "output": value.get("output"),
-        "metadata": {**(given if isinstance(given, dict) else {}), **metadata},
-    }
+def _from_legacy(value: dict[str, Any], metadata: dict[str, Any]) -> ToolResult:
+    status, error, given = value["status"], value.get("error"), value.get("metadata")
+    metadata = {**(given if isinstance(given, dict) else {}), **metadata}
+    read: dict[str, Any] = {"output": value.get("output"), "metadata": metadata}
     if status == "success" and not error:
-        return read
+        return ToolResult(**read)
     text = joined(error) or "the tool did not say what went wrong"
     if status not in get_args(ToolResultStatus):
-        return read | _failure("execution", "legacy_status_unknown", text)
+        return _failure("execution", "legacy_status_unknown", text, read)
     # A success with an error is none.
     status = "error" if status == "success" else status
     kind = "policy" if status == "skipped" else "execution"
-    return read | _failure(kind, f"legacy_{status}", text, status=status)
+    return _failure(kind, f"legacy_{status}", text, {**read, "status": status})
+
+
+_CLOSURE_VERSION = "qitos.tool_batch_closure/v1"
+
+_Check = Callable[[Any], bool]
+_is_text, _is_object = is_a(str), is_a(dict)
+_is_text_or_none = or_none(_is_text)
+
+
+def _are_counts(value: Any) -> bool:
+    return _is_object(value) and all(_is_text(name) and is_count(n) for name, n in value.items())
+
+
+def _is_time(value: Any) -> bool:
+    # False for NaN, and exact for an int too large for a float.
+    return is_number(value) and 0 <= value <= sys.float_info.max
+
+
+def _list_of(check: _Check, key: str = "") -> _Check:
+    """A check for a list of such items, with different values of ``key``."""
+    return lambda value: (
+        isinstance(value, list)
+        and all(map(check, value))
+        and (not key or len({item[key] for item in value}) == len(value))
+    )
+
+
+def _has_form(required: dict[str, _Check], optional: dict[str, _Check]) -> _Check:
+    """A check for an object with these keys and no others."""
+    rules = required | optional
+    return lambda value: (
+        _is_object(value)
+        and required.keys() <= value.keys() <= rules.keys()
+        and all(rules[key](item) for key, item in value.items())
+    )
+
+
+def _are_refs(value: Any) -> bool:
+    known = isinstance(value, (list, tuple)) and all(isinstance(r, ArtifactRef) for r in value)
+    return known and len({ref.artifact_id for ref in value}) == len(value)
+
+
+def _choice(code: str, name: str, kind: Any) -> FieldCheck:
+    words = get_args(kind)
+    return code, name, one_of(*words), " or ".join(words)
+
+
+_is_action = _has_form({"name": _is_text}, {"args": _is_object, "action_id": _is_text_or_none})
+_SLOT_REFS = dict.fromkeys(("result_ref", "attempt_id"), _is_text_or_none)
+_is_slot = _has_form({"action_id": _is_text, "state": _is_text}, _SLOT_REFS)
+_SLOTS = {"batch_id": _is_text, "slots": _list_of(_is_slot, "action_id")}
+_is_closure = _has_form({"schema_version": one_of(_CLOSURE_VERSION), **_SLOTS}, {})
+_FIELD = "invalid_canonical_field"
+_TEXTS = "tool_name action_id error error_code recovery_hint effect_ref idempotency_ref"
+_FLAGS = "recoverable complete truncated worker_still_running reconciliation_required"
+_FLAGS += " outcome_unknown late_result stale_owner"
+_VERSION = (one_of(TOOL_RESULT_SCHEMA_VERSION), TOOL_RESULT_SCHEMA_VERSION)
+_KINDS = get_args(ToolErrorKind)
+_IDENTITY = (or_none(is_a(AttemptIdentity)), "an AttemptIdentity or None")
+_ACTION = (or_none(_is_action), "None or an object of name, args and action_id")
+_CLOSURE_WORDS = f"empty or a {_CLOSURE_VERSION} with different slots"
+_CLOSURE = (lambda value: value == {} or _is_closure(value), _CLOSURE_WORDS)
+_FIELD_CHECKS: tuple[FieldCheck, ...] = (
+    ("unknown_schema_version", "schema_version", *_VERSION),
+    _choice("invalid_terminal_status", "status", ToolResultStatus),
+    ("invalid_error_kind", "error_kind", or_none(one_of(*_KINDS)), f"None, {' or '.join(_KINDS)}"),
+    _choice("invalid_effect_state", "effect_state", EffectState),
+    _choice("invalid_retry_disposition", "retry_disposition", RetryDisposition),
+    (_FIELD, _TEXTS, _is_text_or_none, "text or None"),
+    ("invalid_attempt_identity", "attempt_id", *_IDENTITY),
+    (_FIELD, _FLAGS, is_a(bool), "a bool"),
+    (_FIELD, "attempts", is_count, "an int >= 0"),
+    (_FIELD, "latency_ms", _is_time, "a finite number >= 0"),
+    (_FIELD, "owner_generation", or_none(is_count), "an int >= 0 or None"),
+    (_FIELD, "omitted", _are_counts, "an object of ints >= 0"),
+    (_FIELD, "next_action", *_ACTION),
+    (_FIELD, "metadata normalized_request provenance", _is_object, "an object"),
+    (_FIELD, "declared_effects filesystem_changes", _list_of(_is_object), "an array of objects"),
+    ("invalid_artifact_ref", "artifact_refs", _are_refs, "ArtifactRefs with different ids"),
+    ("invalid_batch_closure", "batch_closure", *_CLOSURE),
+)
+_KIND_OF_STATUS = {"skipped": "policy", "timed_out": "execution", "cancelled": "execution"}
+_EFFECT_OPEN = ("started", "unknown", "reconciliation_required")
+_EFFECT_RETRYABLE = ("no_effect_declared", "not_started", "rejected")
+_OUTCOME, _EFFECT = "contradictory_outcome", "contradictory_effect"
+_RETRY = "unsafe_retry_disposition"
+
+
+def _state_fault(r: Any) -> tuple[str, str] | None:
+    """Code and words of the first rule that the fields break together, or None."""
+    success, running = r.status == "success", r.worker_still_running
+    told = bool(r.error_kind and r.error_code)
+    silent = r.error is r.error_kind is r.error_code is None
+    kind = _KIND_OF_STATUS.get(r.status, r.error_kind)
+    effect, unknown, retry = r.effect_state, r.outcome_unknown, r.retry_disposition
+    uncertain = unknown or r.reconciliation_required
+    settled = effect in _EFFECT_RETRYABLE and not uncertain and not running
+    may_run = r.status in ("timed_out", "cancelled")
+    has_ref, has_effect = r.effect_ref is not None, effect != "no_effect_declared"
+    reconciled = effect != "reconciliation_required" or (unknown and r.reconciliation_required)
+    closed = unknown and effect not in _EFFECT_OPEN
+    unsettled = retry == "retryable" and not (r.recoverable and settled)
+    blocked = retry == "blocked_worker_running" and not running
+    certain = retry == "requires_reconciliation" and not uncertain
+    flags = "reconciliation_required and outcome_unknown"
+    either = "outcome_unknown or reconciliation_required"
+    rules = (
+        (_OUTCOME, success and not silent, "a success has no error, error_kind or error_code"),
+        (_OUTCOME, success and running, "a success has no running worker"),
+        (_OUTCOME, not success and not told, "a failure has an error_kind and an error_code"),
+        (_OUTCOME, r.error_kind != kind, f"a {r.status} call has the error_kind {kind}"),
+        (_OUTCOME, running and not may_run, "only a timed_out or cancelled call has a worker"),
+        (_EFFECT, has_ref != has_effect, "effect_ref and an effect in effect_state go together"),
+        (_EFFECT, effect == "unknown" and not unknown, "an unknown effect needs outcome_unknown"),
+        (_EFFECT, not reconciled, f"an effect to reconcile needs {flags}"),
+        (_EFFECT, closed, f"outcome_unknown needs an effect that is {', '.join(_EFFECT_OPEN)}"),
+        (_RETRY, unsettled, "retryable needs recoverable, no running worker, and no effect"),
+        (_RETRY, blocked, "blocked_worker_running needs a running worker"),
+        (_RETRY, certain, f"requires_reconciliation needs {either}"),
+    )
+    return next(((code, what) for code, broken, what in rules if broken), None)

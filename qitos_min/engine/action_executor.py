@@ -12,7 +12,7 @@ from typing import Any
 from ..core._execution import is_cancelled
 from ..core._foreign import guarded, outcome
 from ..core._threads import AT_WORK, RunThreads
-from ..core._tool_call import call_tool, may_ask
+from ..core._tool_call import may_ask
 from ..core.action import Action, ActionExecutionPolicy, ActionResult, ActionStatus
 from ..core.errors import ErrorCategory
 from ..core.tool_registry import ToolRegistry
@@ -185,7 +185,7 @@ class ActionExecutor:
         try:
             if self._watch is not None:
                 self._watch("before", action, None)
-            result = call_tool(batch.registry, action, batch.context)
+            result = batch.registry.execute(action, batch.context)
             if self._watch is not None:
                 self._watch("after", action, result)
         finally:

@@ -68,32 +68,24 @@ class EnvToolSet:
             expected_sha256: SHA-256 that the file must still have, in hexadecimal.
             replace_all: Replace every occurrence.
         """
-
-        def change(data: bytes) -> tuple[bytes, int]:
-            return edit_bytes(data, old_text, replacement, replace_all, expected_sha256)
-
-        return _on_file(runtime_context, "edit", path, changed, change)
+        return _on_file(
+            runtime_context,
+            "edit",
+            path,
+            changed,
+            lambda data: edit_bytes(data, old_text, replacement, replace_all, expected_sha256),
+        )
 
     @function_tool(permissions=ToolPermission(filesystem_write=True), **_FILE)
     def write_file(self, path: str, content: str, runtime_context: _Context = None) -> ToolResult:
-        """Write a whole text file, new or not; missing folders are made.
-
-        Args:
-            path: Path of the file, relative to the workspace.
-            content: The new content, written as UTF-8.
-        """
+        """Write a whole text file as UTF-8, new or not; missing folders are made."""
         return _on_file(runtime_context, "write", path, written, content)
 
     @function_tool(**READS, **_FILE)
     def list_files(
         self, path: str = ".", limit: int = 200, runtime_context: _Context = None
     ) -> ToolResult:
-        """List the files below a folder, at any depth.
-
-        Args:
-            path: Path of the folder, relative to the workspace.
-            limit: How many files to list at most, from 1.
-        """
+        """List up to ``limit`` files below a folder, at any depth."""
 
         def listed(files: Any, path: str) -> ToolResult:
             if type(limit) is not int or limit < 1:

@@ -1,6 +1,4 @@
-"""File and command operations as tool results, as the tools of host and environment share
-them. ``files`` is a ``Folder`` or has its ``read_bytes``, ``write_bytes`` and ``list_files``.
-"""
+"""File and command operations as tool results; ``files`` is a ``Folder`` or acts like one."""
 
 from __future__ import annotations
 
@@ -21,24 +19,19 @@ READS: dict[str, Any] = {
     "concurrency_safe": True,
     "permissions": ToolPermission(filesystem_read=True),
 }
-"""What a tool that reads files declares."""
 EDITS: dict[str, Any] = {"permissions": ToolPermission(filesystem_read=True, filesystem_write=True)}
-"""The same for one that changes them."""
 
-_STREAMS = ("returncode", "stdout", "stderr")
-_EDIT_CODES = ("ambiguous_edit", "invalid_edit", "stale_file", "text_not_found")
-_CODES = {"read": ("invalid_read_window",), "edit": _EDIT_CODES}
+_CODES = {
+    "read": ("invalid_read_window",),
+    "edit": ("ambiguous_edit", "invalid_edit", "stale_file", "text_not_found"),
+}
 _PATH_CODES = ("path_outside_workspace", "protected_path")
 
 
 def attempt(
     verb: str, name: object, work: Callable[[], ToolResult], *, paths: bool = False
 ) -> ToolResult:
-    """What ``work`` gives, or the error result of what could not be carried out.
-
-    A refusal that has no code of its own for this verb is ``file_<verb>_failed``, and
-    so are those of a path unless ``paths`` asks for them.
-    """
+    """What ``work`` gives, or an error: ``file_<verb>_failed`` without a code of its own."""
     codes = _CODES.get(verb, ()) + (_PATH_CODES if paths else ())
     try:
         return work()
@@ -72,7 +65,8 @@ def changed(
         files.write_bytes(name, after, expected=before)
     known = {"path": str(name), "replacements": count, "sha256": _sha256(after)}
     output = f"edited {name}: {count} replaced" if output is None else output
-    changes = [_change(name, after, before)]
+    hashes = {"sha256_before": _sha256(before), "sha256_after": _sha256(after)}
+    changes = [{"path": str(name), "operation": "edit", **hashes}]
     return ToolResult(output=output, metadata=known, filesystem_changes=changes)
 
 
@@ -81,20 +75,15 @@ def written(files: Any, name: str, text: str, output: Any = None) -> ToolResult:
     data = text.encode("utf-8")
     files.write_bytes(name, data)
     output = f"wrote {name}: {len(data)} bytes" if output is None else output
-    return ToolResult(output=output, filesystem_changes=[_change(name, data)])
-
-
-def _change(name: str, after: bytes, before: bytes | None = None) -> dict[str, str | None]:
-    return {
-        "path": str(name),
-        "operation": "write" if before is None else "edit",
-        "sha256_before": None if before is None else _sha256(before),
-        "sha256_after": _sha256(after),
-    }
+    change = {"path": str(name), "operation": "write", "sha256_before": None}
+    return ToolResult(output=output, filesystem_changes=[{**change, "sha256_after": _sha256(data)}])
 
 
 def ran(
-    processes: Any, command: str, timeout: float, names: tuple[str, ...] = _STREAMS
+    processes: Any,
+    command: str,
+    timeout: float,
+    names: tuple[str, ...] = ("returncode", "stdout", "stderr"),
 ) -> ToolResult:
     """Run a command; of what ``Processes.run`` tells, ``names`` are the output."""
     try:
@@ -102,8 +91,10 @@ def ran(
     except (OSError, ValueError) as error:
         text = f"cannot run the command: {error}"
         return ToolResult.execution_error(code="command_failed", error=text)
-    told: dict[str, Any] = {"output": {name: done.get(name) for name in names}}
-    told["metadata"] = {"truncated": bool(done.get("truncated"))}
+    told: dict[str, Any] = {
+        "output": {name: done.get(name) for name in names},
+        "metadata": {"truncated": bool(done.get("truncated"))},
+    }
     if done["status"] == "success":
         return ToolResult(**told)
     if done["status"] != "error":

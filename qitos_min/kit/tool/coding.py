@@ -20,17 +20,12 @@ __all__ = ["CodingToolSet", "EditorToolSet", "ReadFile", "RunCommand", "WriteFil
 
 _Root = str | os.PathLike[str]
 _EDITOR = ("view", "create", "str_replace", "insert", "search", "replace_lines")
-_PROFILES = {
-    "editor": _EDITOR,
-    "full": ("Read", "Edit", *_EDITOR)
-    + ("read_file", "write_file", "append_file", "list_files", "run_command"),
-}
+_WHOLE = ("read_file", "write_file", "append_file", "list_files", "run_command")
+_PROFILES = {"editor": _EDITOR, "full": ("Read", "Edit", *_EDITOR, *_WHOLE)}
 _ABSENT = ("include_notebook", "include_tasks", "enable_lsp", "enable_tasks")
 _WEB = ("enable_web", "include_http_tools")
 _EXPOSE = ("expose_legacy_aliases", "expose_modern_names")
-_OPTIONS = (*_ABSENT, *_WEB, *_EXPOSE)
-_MOST_LISTED = 1000
-_MOST_MATCHES = 100
+_MOST_LISTED, _MOST_MATCHES = 1000, 100
 
 
 class CodingToolSet:
@@ -63,13 +58,12 @@ class CodingToolSet:
         **options: bool,
     ) -> None:
         for option, value in {"include_notebook": include_notebook, **options}.items():
-            if option not in _OPTIONS:
+            if option not in (*_ABSENT, *_WEB, *_EXPOSE):
                 raise TypeError(f"CodingToolSet takes no option {option!r}")
             if value and option in _ABSENT:
                 raise ValueError(f"{option}={value!r}: qitos_min has no such tools, give False")
         if profile not in _PROFILES:
-            known = ", ".join(_PROFILES)
-            raise ValueError(f"unknown profile {profile!r}, expected one of {known}")
+            raise ValueError(f"unknown profile {profile!r}, expected one of {', '.join(_PROFILES)}")
         self._files = Folder(workspace_root)
         self._processes = Processes(self._files.root)
         self._timeout = shell_timeout
@@ -82,7 +76,8 @@ class CodingToolSet:
         """The tools of this set."""
         found = [getattr(self, name) for name in self._names]
         if not self._auto_approve:
-            found = [tool if tool.spec.read_only else _asking(tool) for tool in found]
+            asking = [FunctionTool(t.func, replace(t.meta, needs_approval=True)) for t in found]
+            found = [a if a.spec.read_only else b for a, b in zip(found, asking)]
         return [*found, HTTPGet(), HTMLExtractText()] if self._web else found
 
     @function_tool(**READS)
@@ -115,11 +110,11 @@ class CodingToolSet:
             replace_all: Replace every occurrence.
             expected_sha256: SHA-256 that the file must still have, in hexadecimal.
         """
-
-        def change(data: bytes) -> tuple[bytes, int]:
-            return edit_bytes(data, old_string, new_string, replace_all, expected_sha256)
-
-        return self._change(file_path, change, None)
+        return self._change(
+            file_path,
+            lambda data: edit_bytes(data, old_string, new_string, replace_all, expected_sha256),
+            None,
+        )
 
     def _change(
         self, path: str, change: Callable[[bytes], tuple[bytes, int]], told: Any
@@ -163,13 +158,7 @@ class CodingToolSet:
 
     @function_tool(**EDITS)
     def insert(self, path: str, insert_line: int, new_str: str) -> ToolResult:
-        """Insert text as lines of its own into a file.
-
-        Args:
-            path: Path of the file, inside the workspace.
-            insert_line: Number of the line before the text, or 0 for the beginning.
-            new_str: The text.
-        """
+        """Insert lines of text behind the line ``insert_line`` of a file, or (0) before all."""
         at = insert_line
         told = _told(path=path, message=f"Inserted after line {at} in {path}")
         return self._change(path, lambda data: replace_lines(data, at + 1, at, new_str), told)
@@ -178,49 +167,34 @@ class CodingToolSet:
     def replace_lines(
         self, path: str, start_line: int, end_line: int, replacement: str = ""
     ) -> ToolResult:
-        """Replace whole lines of a file, or remove them.
-
-        Args:
-            path: Path of the file, inside the workspace.
-            start_line: Number of the first line, from 1.
-            end_line: Number of the last line, which is replaced too.
-            replacement: The text to put in their place.
-        """
+        """Replace the lines ``start_line`` (from 1) to ``end_line`` of a file, or remove them."""
         told = _told(path=path, message=f"Replaced lines {start_line} to {end_line} in {path}")
         end = end_line if end_line >= start_line else -1
         return self._change(path, lambda d: replace_lines(d, start_line, end, replacement), told)
 
     @function_tool(**READS)
     def search(self, path: str, keyword: str) -> ToolResult:
-        """Find the lines that hold a text, in a file or the files below a folder.
-
-        Args:
-            path: Path of the file or folder, inside the workspace.
-            keyword: The text; upper and lower case are the same.
-        """
+        """Find the lines that hold a text in any case, in a file or the files below a folder."""
 
         def work() -> ToolResult:
             below = self._files.find(path).is_dir()
             names = self._files.list_files(path, _MOST_LISTED) if below else [path]
-            found = [
-                {"path": name, "line": number, "text": text}
-                for name in names
-                for number, text in enumerate(self._lines_of(name, skip=below), 1)
-                if keyword.casefold() in text.casefold()
-            ]
+            found = []
+            for name in names:
+                try:
+                    lines = lines_of(self._files.read_bytes(name))[0]
+                except (FileRefusal, OSError):
+                    if not below:
+                        raise
+                    continue  # Among others, binary files have no lines.
+                for number, text in enumerate(lines, 1):
+                    if keyword.casefold() in text.casefold():
+                        found.append({"path": name, "line": number, "text": text})
             cut = len(found) > _MOST_MATCHES or len(names) == _MOST_LISTED
             more = {"match_count": len(found), "truncated": cut}
             return _success(path=path, matches=found[:_MOST_MATCHES], **more)
 
         return attempt("read", path, work)
-
-    def _lines_of(self, name: str, skip: bool) -> list[str]:
-        try:
-            return lines_of(self._files.read_bytes(name))[0]
-        except (FileRefusal, OSError):
-            if skip:
-                return []  # Among others, binary files have no lines.
-            raise
 
     @function_tool(**READS)
     def read_file(self, filename: str) -> ToolResult:
@@ -301,10 +275,6 @@ def WriteFile(workspace_root: _Root = ".") -> FunctionTool:
 def RunCommand(workspace_root: _Root = ".", shell_timeout: float = 30) -> FunctionTool:
     """The tool ``run_command`` of ``CodingToolSet``, with its time limit in seconds."""
     return CodingToolSet(workspace_root, shell_timeout).run_command
-
-
-def _asking(tool: FunctionTool) -> FunctionTool:
-    return FunctionTool(tool.func, replace(tool.meta, needs_approval=True))
 
 
 def _told(**values: Any) -> dict[str, Any]:

@@ -64,10 +64,10 @@ class FileCheckpointStore:
 
     def load(self, run_id: str) -> list[dict[str, Any]]:
         """Return the entries of a run in order; an unknown run is a ``KeyError``."""
-        path = self._path(run_id)
-        if not path.exists():
-            raise KeyError(run_id)
-        lines = path.read_bytes().split(b"\n")[:-1]
+        try:
+            lines = self._path(run_id).read_bytes().split(b"\n")[:-1]
+        except FileNotFoundError:
+            raise KeyError(run_id) from None
         return [json.loads(line) for line in lines]
 
     def list_runs(self) -> list[str]:

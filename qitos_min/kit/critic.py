@@ -9,14 +9,8 @@ from ..engine.critic_decorator import critic
 from ..engine.critic_result import CriticResult
 from .planning import format_action
 
-__all__ = [
-    "PassThroughCritic",
-    "ReActSelfReflectionCritic",
-    "ScoreCritic",
-    "SelfReflectionCritic",
-    "pass_through_critic",
-    "self_reflection_critic",
-]
+__all__ = ["PassThroughCritic", "ReActSelfReflectionCritic", "ScoreCritic"]
+__all__ += ["SelfReflectionCritic", "pass_through_critic", "self_reflection_critic"]
 
 _FAILURE_KEYS = {"tool_name", "status", "error", "error_code", "output"}
 

@@ -21,10 +21,8 @@ from ._folder import Folder
 
 __all__ = ["HostEnv", "Processes", "WorkspaceEnv", "entry_of"]
 
-_MAX_OUTPUT = 1_000_000
-"""Characters of each output stream that are kept of one command, from both its ends."""
-_MAX_WRITTEN = 100_000_000
-"""Bytes of each output stream after which a command is killed."""
+_MAX_OUTPUT = 1_000_000  # characters of each stream that are kept, from both its ends
+_MAX_WRITTEN = 100_000_000  # bytes of each stream after which a command is killed
 
 
 class Processes:
@@ -57,7 +55,17 @@ class Processes:
             raise ValueError(f"timeout must be a number of seconds above 0, got {timeout!r}")
         # No pipes: a child that outlives its shell would keep them open.
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            process = self._start(command, out, err)
+            with self._lock:
+                process = subprocess.Popen(
+                    command,
+                    shell=True,
+                    cwd=self._root,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=os.name == "posix",  # a group, to be killed as one
+                )
+                self._running.add(process)
             try:
                 fault = _wait(process, timeout, (out, err))
             finally:
@@ -65,10 +73,9 @@ class Processes:
                 with self._lock:
                     self._running.discard(process)
             texts = [_read_output(stream) for stream in (out, err)]
-        status = "error" if fault else "partial" if process.returncode else "success"
         stdout, stderr = (shortened(text, _MAX_OUTPUT) for text in texts)
         return {
-            "status": status,
+            "status": "error" if fault else "partial" if process.returncode else "success",
             "command": command,
             **fault,
             "returncode": process.returncode,
@@ -85,20 +92,6 @@ class Processes:
         for process in running:
             _kill_tree(process)
 
-    def _start(self, command: str, out: Any, err: Any) -> subprocess.Popen[bytes]:
-        with self._lock:
-            process = subprocess.Popen(
-                command,
-                shell=True,
-                cwd=self._root,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=os.name == "posix",  # a group, to be killed as one
-            )
-            self._running.add(process)
-        return process
-
 
 def _read_output(stream: Any) -> str:
     """What a command wrote; of very much only the ends, longer than what is kept."""
@@ -111,9 +104,7 @@ def _read_output(stream: Any) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _wait(
-    process: subprocess.Popen[bytes], timeout: float, outputs: tuple[Any, ...]
-) -> dict[str, Any]:
+def _wait(process: Any, timeout: float, outputs: tuple[Any, ...]) -> dict[str, Any]:
     """Wait for a command to end; what is wrong if it has to be ended."""
     end = time.monotonic() + min(timeout, threading.TIMEOUT_MAX)
     while (left := end - time.monotonic()) > 0:
@@ -126,7 +117,6 @@ def _wait(
 
 
 def _kill_tree(process: subprocess.Popen[bytes]) -> None:
-    """End a command that still runs, and its children."""
     if process.poll() is not None:
         return
     if os.name == "posix":
@@ -141,9 +131,8 @@ def _kill_tree(process: subprocess.Popen[bytes]) -> None:
 class HostEnv(Env):
     """A folder of this machine, worked on in place; commands are not isolated.
 
-    ``files`` (the operations ``file``) keeps names such as ``.git`` and ``.env`` out of
-    reach; ``processes`` are the operations ``process``. NotADirectoryError when
-    ``workspace_root`` is not an existing folder.
+    ``files`` (operations ``file``) keeps names such as ``.git`` and ``.env`` out of reach;
+    ``processes`` are the operations ``process``. NotADirectoryError for no existing folder.
     """
 
     name = "host_env"
@@ -164,8 +153,7 @@ class HostEnv(Env):
 
     def observe(self, state: Any = None) -> EnvObservation:
         """``workspace_root`` and the first 200 ``files`` with their ``file_count``."""
-        files = self.files.list_files()
-        root = str(self.files.root)
+        files, root = self.files.list_files(), str(self.files.root)
         return EnvObservation({"workspace_root": root, "file_count": len(files), "files": files})
 
     def step(self, action: Any, state: Any = None) -> EnvStepResult:
@@ -194,8 +182,7 @@ class WorkspaceEnv(HostEnv):
         self.source = Folder(source).root
         self.artifact_store = artifact_store
         if Path(tempfile.gettempdir()).resolve().is_relative_to(self.source):
-            text = f"source {os.fspath(source)!r} holds the folder for temporary files"
-            raise ValueError(text)
+            raise ValueError(f"source {os.fspath(source)!r} holds the folder for temporary files")
         self._home = tempfile.TemporaryDirectory(prefix="workspace-", ignore_cleanup_errors=True)
         copy = Path(self._home.name) / "copy"
         try:
@@ -227,10 +214,7 @@ def _special_files(folder: str, names: list[str]) -> list[str]:
 
 
 def entry_of(path: Path) -> str:
-    """What a path is: ``absent``, ``folder``, ``special``, ``file`` or ``link``.
-
-    A file's SHA-256, or a link's target, follows after a space.
-    """
+    """``absent``, ``folder``, ``special``, ``file`` with SHA-256 or ``link`` with target."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:

@@ -25,8 +25,7 @@ class Composition(AbstractContextManager["Composition"]):
 
     agent: AgentModule
     env: WorkspaceEnv
-    tool_registry: ToolRegistry
-    """The agent's tools and those of ``EnvToolSet``; further ones may be registered."""
+    tool_registry: ToolRegistry  # the agent's tools and those of ``EnvToolSet``
     runtime: RuntimeComposition
     engine: Engine
     _held: ExitStack

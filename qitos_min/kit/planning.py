@@ -19,16 +19,12 @@ _NUMBERED = re.compile(r"^[ \t]*\d+[.)][ \t]+(.*\S)", re.MULTILINE)
 
 
 def format_action(action: Any) -> str:
-    """An ``Action``, or a dict that stands for one, as ``name(key=value, ...)``.
-
-    The name of a dict is its ``name``, ``tool`` or ``action``, its arguments are its
-    ``args`` or ``arguments``. What is neither is told by ``str``.
-    """
+    """An ``Action``, or a dict with ``name``, ``tool`` or ``action`` and ``args`` or
+    ``arguments``, as ``name(key=value, ...)``; anything else by ``str``."""
     if isinstance(action, Action):
         name, args = action.name, action.args
     elif isinstance(action, dict):
-        names = (action.get(key) for key in ("name", "tool", "action"))
-        name = next((name for name in names if name), "")
+        name = action.get("name") or action.get("tool") or action.get("action") or ""
         args = action.get("args") or action.get("arguments") or {}
     else:
         return str(action)

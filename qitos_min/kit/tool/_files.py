@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import wraps
+from inspect import signature
 from typing import Any
 
-from ...core.tool import ToolPermission
+from ...core.function_tool_decorator import function_tool
+from ...core.tool import FunctionTool, ToolPermission
 from ...core.tool_result import ToolResult
 from .._folder import FileRefusal
 from .._text import select_lines
 
-__all__ = ["EDITS", "READS", "attempt", "changed", "ran", "read", "written"]
+__all__ = ["EDITS", "READS", "changed", "file_tool", "ran", "read", "written"]
 
 READS: dict[str, Any] = {
     "read_only": True,
@@ -28,23 +31,34 @@ _CODES = {
 _PATH_CODES = ("path_outside_workspace", "protected_path")
 
 
-def attempt(
-    verb: str, name: object, work: Callable[[], ToolResult], *, paths: bool = False
-) -> ToolResult:
-    """What ``work`` gives, or an error: ``file_<verb>_failed`` without a code of its own."""
+def file_tool(verb: str, *, paths: bool = False, **spec: Any) -> Callable[[Any], FunctionTool]:
+    """``function_tool`` for a method whose first parameter names a file.
+
+    What could not be carried out is an error result: ``file_<verb>_failed`` if the refusal has
+    no code for this verb, as those of a path have with ``paths`` only.
+    """
     codes = _CODES.get(verb, ()) + (_PATH_CODES if paths else ())
-    try:
-        return work()
-    except FileRefusal as error:
-        failed, code, reason = ToolResult.semantic_error, error.code, error.reason
-    except (OSError, UnicodeError) as error:
-        failed, code = ToolResult.execution_error, ""
-        reason = getattr(error, "strerror", None) or str(error)
-    return failed(
-        code=code if code in codes else f"file_{verb}_failed",
-        error=f"cannot {verb} {name!r}: {reason}",
-        recoverable=True,
-    )
+
+    def decorate(work: Callable[..., ToolResult]) -> FunctionTool:
+        first = list(signature(work).parameters)[1]
+
+        @wraps(work)
+        def attempt(self: Any, *args: Any, **kwargs: Any) -> ToolResult:
+            try:
+                return work(self, *args, **kwargs)
+            except FileRefusal as error:
+                failed, code, reason = ToolResult.semantic_error, error.code, error.reason
+            except (OSError, UnicodeError) as error:
+                failed, code = ToolResult.execution_error, ""
+                reason = getattr(error, "strerror", None) or str(error)
+            name = args[0] if args else kwargs.get(first, ".")
+            code = code if code in codes else f"file_{verb}_failed"
+            text = f"cannot {verb} {name!r}: {reason}"
+            return failed(code=code, error=text, recoverable=True)
+
+        return function_tool(**spec)(attempt)
+
+    return decorate
 
 
 def read(files: Any, name: str, offset: int, limit: int, first: int = 0) -> ToolResult:

@@ -293,7 +293,7 @@ def _shown(value: "Any") -> str:
         return repr(value[:80])
     try:
         is_plain = value is _MISSING or type(value) in _SCALARS
-        return repr(value) if is_plain else _name(value)
+        return repr(value)[:80] if is_plain else _name(value)
     except ValueError:  # An int of too many digits.
         return _name(value)
 
@@ -426,11 +426,7 @@ class _Reading:
             of_objects = names[:1] if names is _VERDICT else names
             for index, item in enumerate(value):
                 place = (at, index)
-                if (
-                    type(item) is dict
-                    or _has(item, *of_objects)
-                    or isinstance(item, Mapping)
-                ):
+                if isinstance(item, Mapping) or _has(item, *of_objects):
                     yield item, place
                 elif isinstance(item, tuple) and _has(item, "message"):
                     self.tell((None, item[0]), item[1])  # An issue of a file.
@@ -468,6 +464,7 @@ class _Reading:
 
     def taken(self, kind: str, value: "Any", place: "_Place") -> "Any":
         """What a value of another type says for a kind of field; raises if nothing."""
+        value = value.value if isinstance(value, Enum) else value
         if kind == "dict[str, Any]":  # An array will stand one level deeper.
             made = self.convert(value, place, 1 + _is_list(value))
             return made if type(made) is dict else {"value": made}
@@ -480,7 +477,13 @@ class _Reading:
             texts: Any = self.row(fields, dict(enumerate(items)), place)
             return [text for text in texts.values() if text is not None]
         if kind == "_Flags":
-            own = value if isinstance(value, Mapping) else vars(value)
+            if not isinstance(value, Mapping) and not _has(value, *_FLAGS):
+                value = _Reading().convert(value, place)
+                if not _has(value, *_FLAGS):
+                    raise TypeError("no flags")
+            own = (
+                value if isinstance(value, Mapping) else getattr(value, "__dict__", ())
+            )
             names = (*_FLAGS, *(name for name in own if str(name)[:1] != "_"))
             return self.row(dict.fromkeys(names, _FLAG), value, place)
         plain = _Reading().convert(value, place)
@@ -567,26 +570,26 @@ class _Reading:
         kind = type(value)
         if isinstance(value, int) and not isinstance(value, Enum):
             return int(value) if str(value) else 0  # One too long to print raises.
-        leaf = _leaf(value)
+        leaf = value.value if isinstance(value, Enum) else _leaf(value)
         if leaf is not _NO_LEAF:
             return self.convert(leaf, place, level)
         if level > _MAX_DEPTH and value != _CUT:  # The mark of a cut stands there.
             self.tell(place, f"expected at most {_MAX_DEPTH} levels")
             return {**_CUT}
+        if isinstance(value, Mapping):
+            return self.mapping(value.items(), place, level)
         if hasattr(kind, "__dataclass_fields__"):
             names = [field.name for field in sys.modules["dataclasses"].fields(value)]
             held = ((name, self.get(value, name, place)) for name in names)
             return self.mapping(held, place, level)
-        if isinstance(value, Mapping):
-            return self.mapping(value.items(), place, level)
         if isinstance(value, (list, tuple, deque, range, *_SETS)):
-            if len(value) > _MAX_ITEMS:
+            items = sorted(value, key=_order) if isinstance(value, _SETS) else value
+            listed = [*islice(items, _MAX_ITEMS + 1)]
+            if len(listed) > _MAX_ITEMS:
                 self.tell(place, f"expected at most {_MAX_ITEMS} items")
                 return {"$truncated": "size"}
-            if isinstance(value, _SETS):  # The hash seed must not show.
-                value = sorted(value, key=_order)
-            items = enumerate(value)
-            return [self.convert(item, (place, i), level + 1) for i, item in items]
+            pairs = enumerate(listed)
+            return [self.convert(item, (place, i), level + 1) for i, item in pairs]
         for method, deeper in _FORMS:
             if hasattr(kind, method) and (deeper or _has(value, "dtype")):
                 form = getattr(value, method)()
@@ -655,8 +658,10 @@ class _Reading:
         ``critics`` names, by position, the outputs of a record that have no name;
         with ``events`` those that the records hold are read too.
         """
-        where, rows, names = (None, "records"), 0, (*_RECORD, "action")
-        for record, place in self.elements(self.get(run, "records"), names, where):
+        names: Any = dict(enumerate(critics))
+        rows = 0
+        known, records = (*_RECORD, "action"), self.get(run, "records")
+        for record, place in self.elements(records, known, (None, "records")):
             outputs = self.get(record, "critic_outputs", place)
             if outputs is _MISSING and not _has(record, *_RECORD[:4]):
                 if _has(record, *_VERDICT):
@@ -670,10 +675,11 @@ class _Reading:
                 self.read(held, (place, "phase_events"), record)
             found = [*self.elements(outputs, _VERDICT, (place, "critic_outputs"))]
             step_id = self.step_id(record, place, None) if found else 0
-            for index, (output, spot) in enumerate(found):
+            listed = type(outputs) in (list, tuple) and len(outputs) == len(names)
+            for output, spot in found:
                 row = self.critic_row(output, spot, step_id)
-                if row["critic_name"] == "unknown" and len(critics) == len(found):
-                    row["critic_name"] = critics[index]
+                if listed and row["critic_name"] == "unknown":
+                    row["critic_name"] = names.get(spot and spot[1], "unknown")
                 yield row, spot
             rows += len(found)
         traces = None if rows else self.get(run, "critic_traces")
@@ -684,10 +690,11 @@ class _Reading:
         """Tell, once for each spelling, of keys that look like a record's."""
         from difflib import get_close_matches
 
-        for key in {*map(str, record if isinstance(record, Mapping) else ())}:
-            known, self.spellings = self.spellings, {*self.spellings, key}
-            for close in get_close_matches(key.lower(), {*_RECORD} - known, 1):
-                self.tell(place, f"unknown key {_shown(key)}, expected {close}?")
+        for key in map(str, record if isinstance(record, Mapping) else ()):
+            close = [] if key in self.spellings else [*_RECORD]
+            self.spellings.add(key)
+            for known in get_close_matches(key.lower(), close, 1):
+                self.tell(place, f"unknown key {_shown(key)}, expected {known}?")
 
     def handoff_row(self, event: object, place: "_Place", outer: "Any") -> "_Row":
         """The row of a START event, or of a handoff trace, which has no payload."""
@@ -788,8 +795,8 @@ _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0"
 def _leaf(value: "Any") -> "Any":
     """The plain form of what is no JSON but holds no other value, or _NO_LEAF."""
     kind = type(value)
-    if isinstance(value, Enum):
-        return value.value
+    if isinstance(value, Enum):  # What holds other values has to be walked.
+        return value.value if type(value.value) in _SCALARS else _NO_LEAF
     if isinstance(value, (bytes, bytearray, memoryview)):
         return {"$bytes": base64.b64encode(bytes(value)).decode("ascii")}
     if hasattr(kind, "__dataclass_fields__") or hasattr(kind, "__len__"):
@@ -911,10 +918,11 @@ def _parse(text: "str | bytes", path: str = "") -> "Any":
 def _bytes_of(path: str) -> bytes:
     """What a file holds, or standard input for ``-``."""
     try:
-        with sys.stdin.buffer if path == "-" else open(path, "rb") as file:
+        is_input = path == "-"
+        with open(0 if is_input else path, "rb", closefd=not is_input) as file:
             return file.read()
-    except (OSError, ValueError, AttributeError) as error:  # Or it is closed.
-        why = getattr(error, "strerror", None) or "it is closed"
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
         raise SnowlCompatError(f"cannot be read: {why}", _readable(path)) from None
 
 

@@ -2,6 +2,8 @@
 
 import enum
 import json
+from collections import OrderedDict, namedtuple
+from dataclasses import dataclass
 from types import MappingProxyType, SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -659,3 +661,71 @@ def test_a_registry_that_raises_has_no_number_of_tools():
 
     payload = snowl_compat.build_payload([], tool_registry=Registry())
     assert (payload["tool_permissions"], payload["engine_config"]["tool_count"]) == ([], None)
+
+
+@pytest.mark.parametrize(
+    "record, told",
+    [
+        ({"critics": []}, ["unknown key 'critics', expected critic_outputs?"]),
+        ({"stepId": 3, "critic_output": []}, ["unknown key 'stepId', expected step_id?",
+                                              "unknown key 'critic_output', expected critic_outputs?"]),
+        ({"weather": 1}, []),
+        ({"step_id": 3, "critic_outputs": [], "critics": []}, []),
+    ],
+)
+def test_close_misspellings_are_told_once(record, told):
+    _, issues = built([record, record])
+    assert [issue.message for issue in issues if "unknown key" in issue.message] == told
+
+
+class SlottedPermissions:
+    __slots__ = ("network", "sudo")
+
+    def __init__(self):
+        self.network, self.sudo = True, True
+
+
+class ToDict:
+    def to_dict(self):
+        return {"network": True}
+
+
+@pytest.mark.parametrize(
+    "permissions", [{"network": True}, SlottedPermissions(), ToDict(), namedtuple("P", "network")(True)]
+)
+def test_permissions_of_every_shape_keep_what_they_allow(permissions):
+    rows = snowl_compat.tool_permissions([{"name": "t", "permissions": permissions}], strict=True)
+    assert rows[0]["permissions"] == {
+        "filesystem_read": False, "filesystem_write": False, "network": True, "command": False
+    }
+
+
+class Odd(enum.Enum):
+    MAPPING = {1: "a", "1": "b"}
+    BYTES = b"retry"
+
+
+@dataclass
+class Output(OrderedDict):
+    """A mapping that is a dataclass too, as model libraries have them."""
+
+    label: str = "x"
+
+
+def test_values_have_one_form_whatever_stands_beside_them():
+    details = {"odd": Odd.MAPPING, "out": Output()}
+    details["out"]["z"] = 5
+    alone, _ = built([record(0, {"action": Odd.BYTES, "details": details})])
+    beside, _ = built([record(0, {"action": Odd.BYTES, "details": {**details, "bad": float("nan")}})])
+    [row], [other] = alone["critic_traces"], beside["critic_traces"]
+    assert row["action"] == "retry"
+    assert row["details"] == {"odd": {"1": "a", "1#2": "b"}, "out": {"z": 5}}
+    assert other["details"] == {**row["details"], "bad": None}
+    assert snowl_compat.to_json_value(range(10**30)) == {"$truncated": "size"}
+
+
+def test_critics_are_named_by_their_own_position():
+    engine = SimpleNamespace(agent=None, budget=None, critics=[SimpleNamespace(name="a"), SimpleNamespace(name="b")])
+    records = [record(0, None, {"action": "stop"}), record(1, {"score": 1.0}, None, {"score": 0.5})]
+    payload = build_payload(records, engine=engine)
+    assert [row["critic_name"] for row in payload["critic_traces"]] == ["b", "unknown", "unknown"]

@@ -72,8 +72,7 @@ class PlanCursor:
 
     def done(self, state: Any) -> bool:
         """Whether every item is behind the cursor."""
-        plan, at = self._read(state)
-        return at >= len(plan)
+        return self._read(state)[1] >= len(self._read(state)[0])
 
     def _read(self, state: Any) -> tuple[list[str], int]:
         return getattr(state, self.plan_field, None) or [], getattr(state, self.cursor_field, 0)
@@ -104,9 +103,11 @@ class GreedySearch(Search[Any, Any, Any]):
     """
 
     score_key = "score"
+    max_frontier = 0
 
     def __init__(self, top_k: int | None = None) -> None:
         self.top_k = top_k
+        self._frontier: list[Decision] = []
 
     def score(self, state: Any, obs: Any, candidates: list[Decision]) -> list[float]:
         """``meta[score_key]`` where it is a number, else more for the earlier ones."""
@@ -117,13 +118,11 @@ class GreedySearch(Search[Any, Any, Any]):
         ]
 
     def prune(self, candidates: list[Decision], scores: list[float]) -> list[Decision]:
-        """The ``top_k`` best, the best first."""
-        return self._ranked(candidates, scores)[: self.top_k]
-
-    @staticmethod
-    def _ranked(candidates: list[Decision], scores: list[float]) -> list[Decision]:
+        """The ``top_k`` best, the best first; of the others ``max_frontier`` wait."""
         order = sorted(range(len(candidates)), key=lambda index: -scores[index])
-        return [candidates[index] for index in order]
+        ranked = [candidates[index] for index in order]
+        self._frontier = [] if self.top_k is None else ranked[self.top_k :][: self.max_frontier]
+        return ranked[: self.top_k]
 
 
 class DynamicTreeSearch(GreedySearch):
@@ -145,7 +144,6 @@ class DynamicTreeSearch(GreedySearch):
         self.max_frontier = max_frontier
         self.score_key = score_key
         self.exploration_bonus = exploration_bonus
-        self._frontier: list[Decision] = []
 
     def expand(self, state: Any, obs: Any, seed_decision: Decision) -> list[Decision]:
         """What was kept, and the candidates of this branch."""
@@ -160,14 +158,7 @@ class DynamicTreeSearch(GreedySearch):
             for own, one in zip(super().score(state, obs, candidates), candidates)
         ]
 
-    def prune(self, candidates: list[Decision], scores: list[float]) -> list[Decision]:
-        """The ``top_k`` best; the others wait for a later branch."""
-        ranked = self._ranked(candidates, scores)
-        self._frontier = ranked[self.top_k :][: self.max_frontier]
-        return ranked[: self.top_k]
-
     def mark_selected(self, state: Any, selected: Decision) -> None:
         """Count a choice in ``state.metadata["tree_visits"]``."""
-        visits = state.metadata.setdefault("tree_visits", {})
-        own = selected.meta.get("id")
+        visits, own = state.metadata.setdefault("tree_visits", {}), selected.meta.get("id")
         visits[own] = visits.get(own, 0) + 1

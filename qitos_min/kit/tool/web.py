@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from html.parser import HTMLParser
@@ -91,11 +92,7 @@ class HTMLExtractText(BaseTool):
 
 
 def _is_web(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname)
+    return bool(re.match(r"https?://([^/?#\[\]]|\[[0-9a-f:.]+\])", url, re.IGNORECASE))
 
 
 class _WebOnly(HTTPRedirectHandler):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.function_tool_decorator import function_tool
 from ...core.tool import FunctionTool, ToolPermission
 from ...core.tool_result import ToolResult
 from .._folder import FileRefusal
@@ -46,10 +45,7 @@ class EnvToolSet:
             line_offset: Number of the first line to read, from 1.
             line_limit: How many lines to read at most, from 1.
         """
-        files = _ops(runtime_context, "file")
-        return (
-            read(files, path, line_offset, line_limit, 1) if files is not None else _absent("file")
-        )
+        return read(_ops(runtime_context, "file"), path, line_offset, line_limit, 1)
 
     @file_tool("edit", paths=True, **EDITS, **_FILE)
     def edit_file(
@@ -71,29 +67,27 @@ class EnvToolSet:
             replace_all: Replace every occurrence.
         """
         files, options = _ops(runtime_context, "file"), (replace_all, expected_sha256)
-        if files is None:
-            return _absent("file")
         return changed(files, path, lambda data: edit_bytes(data, old_text, replacement, *options))
 
     @file_tool("write", paths=True, permissions=ToolPermission(filesystem_write=True), **_FILE)
     def write_file(self, path: str, content: str, runtime_context: _Context = None) -> ToolResult:
         """Write a whole text file as UTF-8, new or not; missing folders are made."""
-        files = _ops(runtime_context, "file")
-        return written(files, path, content) if files is not None else _absent("file")
+        return written(_ops(runtime_context, "file"), path, content)
 
     @file_tool("list", paths=True, **READS, **_FILE)
     def list_files(
         self, path: str = ".", limit: int = 200, runtime_context: _Context = None
     ) -> ToolResult:
         """List up to ``limit`` files below a folder, at any depth."""
-        if (files := _ops(runtime_context, "file")) is None:
-            return _absent("file")
+        files = _ops(runtime_context, "file")
         if type(limit) is not int or limit < 1:
             raise FileRefusal("", f"limit {limit!r} is not a whole number from 1")
         found = files.list_files(path, limit + 1)
         return ToolResult(output=found[:limit], metadata={"has_more": len(found) > limit})
 
-    @function_tool(permissions=ToolPermission(command=True), required_ops=["process"])
+    @file_tool(
+        "run", paths=True, permissions=ToolPermission(command=True), required_ops=["process"]
+    )
     def run_command(
         self, command: str, timeout: float = 30, runtime_context: _Context = None
     ) -> ToolResult:
@@ -103,16 +97,14 @@ class EnvToolSet:
             command: The command line.
             timeout: Seconds after which the command is killed.
         """
-        processes = _ops(runtime_context, "process")
-        return ran(processes, command, timeout) if processes is not None else _absent("process")
+        return ran(_ops(runtime_context, "process"), command, timeout)
 
 
 def _ops(context: _Context, group: str) -> Any:
-    """The environment's operations of a group, or None."""
+    """The environment's operations of a group."""
     env = (context or {}).get("env")
-    return None if env is None else env.get_ops(group)
-
-
-def _absent(group: str) -> ToolResult:
-    text = f"this tool needs an environment with {group!r} operations"
-    return ToolResult.semantic_error(code="env_required", error=text)
+    ops = None if env is None else env.get_ops(group)
+    if ops is None:
+        text = f"this tool needs an environment with {group!r} operations"
+        raise FileRefusal("env_required", text)
+    return ops

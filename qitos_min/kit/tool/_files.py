@@ -28,7 +28,7 @@ _CODES = {
     "read": ("invalid_read_window",),
     "edit": ("ambiguous_edit", "invalid_edit", "stale_file", "text_not_found"),
 }
-_PATH_CODES = ("path_outside_workspace", "protected_path")
+_PATH_CODES = ("env_required", "path_outside_workspace", "protected_path")
 
 
 def file_tool(verb: str, *, paths: bool = False, **spec: Any) -> Callable[[Any], FunctionTool]:

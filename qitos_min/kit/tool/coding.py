@@ -23,7 +23,6 @@ _WHOLE = ("read_file", "write_file", "append_file", "list_files", "run_command")
 _PROFILES = {"editor": _EDITOR, "full": ("Read", "Edit", *_EDITOR, *_WHOLE)}
 _ABSENT = ("include_notebook", "include_tasks", "enable_lsp", "enable_tasks")
 _WEB = ("enable_web", "include_http_tools")
-_EXPOSE = ("expose_legacy_aliases", "expose_modern_names")
 _MOST_LISTED, _MOST_MATCHES = 1000, 100
 
 
@@ -33,14 +32,9 @@ class CodingToolSet:
     ``shell_timeout`` is the time limit of a command in seconds. ``auto_approve=False``
     makes every tool that changes files or runs commands ask for approval. ``profile``
     is ``full``, or ``editor`` without ``Read``, ``Edit``, whole files and commands.
-    ``include_web`` (or ``enable_web``) adds ``HTTPGet`` and ``HTMLExtractText``.
-    ``expose_modern_names=False`` leaves ``Read`` and ``Edit`` out,
-    ``expose_legacy_aliases=False`` the others. Notebooks, tasks and language servers,
-    which QitOS has options for, are not here.
-
-    Raises:
-        NotADirectoryError: ``workspace_root`` is not an existing folder.
-        ValueError: An option that is not here is asked for, or the profile is unknown.
+    ``include_web`` (or ``enable_web``) adds ``HTTPGet`` and ``HTMLExtractText``. Raises
+    NotADirectoryError for no existing folder, and ValueError for an unknown profile and for
+    notebooks, tasks and language servers, which QitOS has options for and this has not.
     """
 
     name = "coding"
@@ -57,7 +51,7 @@ class CodingToolSet:
         **options: bool,
     ) -> None:
         for option, value in {"include_notebook": include_notebook, **options}.items():
-            if option not in (*_ABSENT, *_WEB, *_EXPOSE):
+            if option not in (*_ABSENT, *_WEB):
                 raise TypeError(f"CodingToolSet takes no option {option!r}")
             if value and option in _ABSENT:
                 raise ValueError(f"{option}={value!r}: qitos_min has no such tools, give False")
@@ -66,8 +60,7 @@ class CodingToolSet:
         self._files = Folder(workspace_root)
         self._processes = Processes(self._files.root)
         self._timeout = shell_timeout
-        shown = {name: options.get(name, True) for name in _EXPOSE}
-        self._names = [n for n in _PROFILES[profile] if shown[_EXPOSE[n[0].isupper()]]]
+        self._names = _PROFILES[profile]
         self._web = include_web or any(options.get(name) for name in _WEB)
         self._auto_approve = auto_approve
 

@@ -49,10 +49,7 @@ def compose(
 
     Until it is closed, ``agent.config["artifact_resolver"]`` is the artifact store:
     the one of ``runtime``, or a temporary one. ``engine_options`` go to ``Engine``.
-
-    Raises:
-        NotADirectoryError: ``workspace`` is not an existing folder.
-        TypeError: ``Engine`` refuses an option.
+    NotADirectoryError when ``workspace`` is no existing folder, TypeError for unknown options.
     """
     with ExitStack() as held:
         runtime = runtime or RuntimeComposition()

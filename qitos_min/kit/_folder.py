@@ -85,10 +85,9 @@ def write_new(path: Path, data: bytes, like: Path | None) -> None:
 class Folder:
     """The file operations of one folder, which must exist (NotADirectoryError).
 
-    Every ``name`` is relative to the folder, or absolute and inside it. With
-    ``protect``, names such as ``.git`` and ``.env`` are out of reach. Every operation
-    raises ``FileRefusal`` with the code ``path_outside_workspace``, ``protected_path``
-    or ``stale_file``, and OSError for what the system refuses.
+    A ``name`` is relative to the folder, or absolute and inside it; ``protect`` keeps ``.git``,
+    ``.env`` and so on out of reach. Operations raise ``FileRefusal`` (``stale_file``,
+    ``path_outside_workspace``, ``protected_path``), and OSError as the system does.
     """
 
     def __init__(self, root: _Name, *, protect: bool = False) -> None:

@@ -26,10 +26,7 @@ _MAX_WRITTEN = 100_000_000  # bytes of each stream after which a command is kill
 
 
 class Processes:
-    """Runs shell commands in one folder.
-
-    ``generation`` grows with every ``stop``: what an earlier one was granted is void.
-    """
+    """Runs shell commands in one folder; every ``stop`` begins another ``generation``."""
 
     def __init__(self, root: Path) -> None:
         self.generation = 1
@@ -43,13 +40,11 @@ class Processes:
         return len(self._running)
 
     def run(self, command: str, timeout: float = 30) -> dict[str, Any]:
-        """Run a command line of the system's shell, for at most ``timeout`` seconds.
+        """Run a shell command; after ``timeout`` seconds or 100 MB it is killed with its children.
 
-        Returns ``status`` (``success``; ``partial`` for an exit status other than 0;
-        ``error`` with ``error``, and after the time limit ``timed_out``), ``command``,
-        ``returncode``, ``stdout``, ``stderr`` and ``truncated``. A command that takes
-        too long, or writes more than 100 MB, is killed together with what it started.
-        Raises ValueError for a ``timeout`` that is not a number above 0, and for NUL.
+        Returns ``status`` (``success``; ``partial`` for another exit status than 0; ``error``
+        with ``error`` and perhaps ``timed_out``), ``command``, ``returncode``, ``stdout``,
+        ``stderr``, ``truncated``. ValueError for a ``timeout`` that is no number above 0.
         """
         if type(timeout) not in (int, float) or not 0 < timeout < float("inf"):
             raise ValueError(f"timeout must be a number of seconds above 0, got {timeout!r}")
@@ -168,12 +163,10 @@ class HostEnv(Env):
 class WorkspaceEnv(HostEnv):
     """A private copy of the folder ``source``, which only a publication changes.
 
-    ``input_digest`` is the SHA-256 of what was copied, in hexadecimal, and
-    ``input_entries`` says for each path what it was. Links are copied as links; pipes,
-    sockets and devices are left out. ``close`` removes the copy and publishes nothing.
-    ``artifact_store`` keeps what is published from here. NotADirectoryError when
-    ``source`` is not an existing folder, ValueError when it holds the folder for
-    temporary files.
+    ``input_digest`` is the SHA-256 of what was copied, ``input_entries`` says what each path
+    was. Links are copied as links, pipes and devices left out. ``artifact_store`` keeps what is
+    published. NotADirectoryError when ``source`` is no existing folder, ValueError when it
+    holds the folder for temporary files.
     """
 
     name = "workspace_env"

@@ -20,10 +20,7 @@ def is_stream(data: bytes, kind: str) -> bool:
 
 
 def response_from_events(data: bytes) -> _Object | None:
-    """The response that the events add up to; None when they end before it does.
-
-    The data of an event is one line. Raises ValueError for one that is not JSON.
-    """
+    """The response in the events, None when it breaks off; ValueError for what is not JSON."""
     response: _Object = {}
     choice: _Object = {"index": 0, "finish_reason": None}
     message: _Object = {"role": "assistant"}

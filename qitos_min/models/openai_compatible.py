@@ -199,8 +199,7 @@ def _keyed(
 ) -> tuple[Callable[[bytes, float], HTTPResponse], Callable[[str], str]]:
     """A function that sends a request, and one for the start of a text without the key.
 
-    The key lives in their closure only: no attribute shows it to ``vars``, a repr, a
-    dump or a copy, and pickling stops at the functions.
+    The key lives in their closure only, where no ``vars``, repr, dump, copy or pickle shows it.
     """
     # A proxy cannot reach the caller's own machine.
     local = urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
@@ -250,10 +249,7 @@ def _checked_url(url: object) -> str:
 
 
 def _read(response: HTTPResponse | HTTPError, end: float, limit: int) -> bytes | None:
-    """The whole body; None when it is longer than ``limit``.
-
-    Raises TimeoutError past ``end`` and IncompleteRead for a body cut short.
-    """
+    """The body; None if longer than ``limit``. Raises TimeoutError and IncompleteRead."""
     declared = response.headers.get("Content-Length", "")
     expected = int(declared) if re.fullmatch("[0-9]{1,15}", declared) else 0
     if expected > limit:

@@ -75,13 +75,10 @@ class _Output:
 class SandboxPublicationTool(BaseTool):
     """Publishes files that its creator chose, for the input that its creator saw.
 
-    ``paths`` are names of regular files directly in the workspace. The call takes no
-    arguments, works only in a run whose environment is ``env``, and publishes all
-    files or none. ``env.artifact_store``, or ``artifact_resolver`` of the runtime
-    context, keeps each body. POSIX only.
-
-    Raises:
-        TypeError: ``env`` is no WorkspaceEnv, or ``paths`` is a single text.
+    ``paths`` are names of regular files directly in the workspace. The call takes no arguments,
+    works only where ``env`` is the environment, and publishes all or none (POSIX only).
+    ``env.artifact_store`` or the context's ``artifact_resolver`` keeps each body. TypeError
+    when ``env`` is no WorkspaceEnv, or ``paths`` a single text.
     """
 
     name = "publish_workspace"

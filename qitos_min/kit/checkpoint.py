@@ -38,9 +38,8 @@ class MemoryCheckpointStore:
 class FileCheckpointStore:
     """Checkpoints in a folder, one file of JSON lines for each run.
 
-    An entry is on disk when ``append`` returns; a line that a killed process
-    left unfinished is passed over when the run is loaded, and cut off before
-    the next entry.
+    An entry is on disk when ``append`` returns; a line that a killed process left unfinished
+    is passed over when the run is loaded, and cut off before the next entry.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 from ..core.memory import Memory, MemoryRecord
 from .history import Window
-from .history import Window
 
 __all__ = ["MarkdownFileMemory", "Memory", "MemoryRecord", "WindowMemory"]
 
@@ -24,20 +23,6 @@ class WindowMemory(Window, Memory):
     def records(self) -> list[MemoryRecord]:
         """The records kept, oldest first, in a new list."""
         return list(self._messages)
-
-
-class MarkdownFileMemory(WindowMemory):
-    """Writes each record to a Markdown file too, which no run ever shortens.
-
-    The folder of ``path`` is made with the first record; ``max_in_memory`` records are
-    kept for ``retrieve``. An ``OSError`` comes out of ``append``.
-    """
-
-    def __init__(
-        self, path: str | os.PathLike[str] = "memory.md", max_in_memory: int = 200
-    ) -> None:
-        super().__init__(max_in_memory)
-        self.path = Path(path)
 
 
 class MarkdownFileMemory(WindowMemory):

@@ -72,7 +72,8 @@ class PlanCursor:
 
     def done(self, state: Any) -> bool:
         """Whether every item is behind the cursor."""
-        return self._read(state)[1] >= len(self._read(state)[0])
+        plan, at = self._read(state)
+        return at >= len(plan)
 
     def _read(self, state: Any) -> tuple[list[str], int]:
         return getattr(state, self.plan_field, None) or [], getattr(state, self.cursor_field, 0)

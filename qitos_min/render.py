@@ -23,11 +23,10 @@ _GOOD, _BAD, _DIM = "32", "31", "2"
 class ClaudeStyleHook(EngineHook):
     """Prints the task, a line for each step, and how the run ended.
 
-    Takes a file that gets every event as a line of JSON, how many characters of a
-    value are shown, a theme (``research``, ``minimal`` or ``neon``: the colour of a
-    step), and the stream, which is ``sys.stderr`` at the time of printing if None.
-    Colours are for terminals only, and for none when NO_COLOR is set. An unknown theme
-    is a ``ValueError``.
+    Takes a file that gets every event as a line of JSON, how many characters of a value
+    are shown, a theme (``research``, ``minimal`` or ``neon``, else ValueError: the colour of
+    a step), and the stream, by default ``sys.stderr`` at the time of printing. Colours are
+    for terminals only, and for none when NO_COLOR is set.
     """
 
     def __init__(
@@ -59,7 +58,19 @@ class ClaudeStyleHook(EngineHook):
 
     def on_step_end(self, record: StepRecord, state: Any, engine: Any) -> None:
         """Print the step: what was decided, what came of it, what critics said."""
-        parts = [(f"step {record.step_id}", _THEMES[self.theme_name]), *self._told(record)]
+        parts = [(f"step {record.step_id}", _THEMES[self.theme_name])]
+        decision = record.decision
+        if not isinstance(decision, Decision):
+            parts.append(("no decision", _BAD))
+        elif decision.mode == "act":
+            for index, action in enumerate(decision.actions):
+                parts.append((self._short(format_action(action)), ""))
+                parts += map(self._result, record.action_results[index : index + 1])
+        else:
+            more = {"handoff": f"to {decision.target}", "final": decision.final_answer}
+            parts.append(
+                (f"{decision.mode} {self._short(more.get(decision.mode, ''))}".strip(), "")
+            )
         for verdict in record.critic_outputs:
             action, reason = verdict.get("action"), verdict.get("reason")
             if action != "continue":
@@ -80,22 +91,6 @@ class ClaudeStyleHook(EngineHook):
             end = (self._short(result.final_result), _GOOD)
         self._print(end, (f"{reason}, {spent}", _DIM))
 
-    def _told(self, record: StepRecord) -> list[tuple[str, str]]:
-        decision = record.decision
-        if not isinstance(decision, Decision):
-            return [("no decision", _BAD)]
-        if decision.mode == "handoff":
-            return [(f"handoff to {decision.target}", "")]
-        if decision.mode != "act":
-            answer = self._short(decision.final_answer) if decision.mode == "final" else ""
-            return [(f"{decision.mode} {answer}".strip(), "")]
-        parts = []
-        for index, action in enumerate(decision.actions):
-            parts.append((self._short(format_action(action)), ""))
-            if index < len(record.action_results):
-                parts.append(self._result(record.action_results[index]))
-        return parts
-
     def _result(self, result: Any) -> tuple[str, str]:
         if isinstance(result, dict) and result.get("error") and "status" in result:
             return f"-> {result['status']}: {self._short(result['error'])}", _BAD
@@ -112,11 +107,10 @@ class ClaudeStyleHook(EngineHook):
         if stream is None:
             return  # A program without a console has none.
         coloured = stream.isatty() and not os.environ.get("NO_COLOR")
-        texts = ("".join(c if c.isprintable() else " " for c in text) for text, _ in parts)
-        line = "  ".join(
-            f"\x1b[{colour}m{text}\x1b[0m" if coloured and colour else text
-            for text, (_, colour) in zip(texts, parts)
-        )
+        texts = []
+        for text, colour in parts:
+            text = "".join(c if c.isprintable() else " " for c in text)
+            texts.append(f"\x1b[{colour}m{text}\x1b[0m" if coloured and colour else text)
         encoding = getattr(stream, "encoding", None) or "utf-8"
-        stream.write(line.encode(encoding, "replace").decode(encoding) + "\n")
+        stream.write("  ".join(texts).encode(encoding, "replace").decode(encoding) + "\n")
         stream.flush()

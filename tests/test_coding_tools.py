@@ -198,11 +198,6 @@ def test_no_tool_leaves_the_folder(workspace, name, path):
         (lambda root: CodingToolSet(root, 5, False, profile="full"), sorted(EDITOR + FULL)),
         (lambda root: CodingToolSet(workspace_root=root, profile="editor"), EDITOR),
         (EditorToolSet, EDITOR),
-        (lambda root: CodingToolSet(root, expose_legacy_aliases=False), ["Edit", "Read"]),
-        (
-            lambda root: CodingToolSet(root, expose_modern_names=False),
-            sorted({*EDITOR, *FULL} - {"Edit", "Read"}),
-        ),
         (
             lambda root: CodingToolSet(
                 root, profile="editor", enable_web=True, include_notebook=False,

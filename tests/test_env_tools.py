@@ -47,7 +47,7 @@ def test_without_operations_of_an_environment_nothing_happens(
     method = getattr(EnvToolSet(), name)
     direct = method.execute(TOOLS[name], context)
     assert (direct.status, direct.error_code) == ("error", "env_required")
-    assert direct.error == words
+    assert direct.error.endswith(f": {words}")
     registry = ToolRegistry().include_toolset(EnvToolSet())
     called = result_of(registry, name, runtime_context=context, **TOOLS[name])
     assert (called.status, called.error_code) == ("error", "env_required")

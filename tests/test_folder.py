@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from qitos_min import Action, ToolRegistry
 from qitos_min.kit._folder import FileRefusal, Folder
 from qitos_min.kit.tool import CodingToolSet
 from workspaces import edit, make_outside, posix_only, read, tree
@@ -199,7 +200,7 @@ def test_a_path_that_leads_elsewhere_while_editing_is_not_followed(
     workspace, outside, spot, target, code
 ):
     from qitos_min.kit._text import edit_bytes
-    from qitos_min.kit.tool._files import attempt, changed
+    from qitos_min.kit.tool._files import changed, file_tool
 
     (workspace / "sub").mkdir()
     (workspace / "sub" / "x").write_bytes(b"secret")
@@ -210,7 +211,14 @@ def test_a_path_that_leads_elsewhere_while_editing_is_not_followed(
         (workspace / spot).symlink_to(target)
 
     files = ChangingFiles(Folder(workspace), swap)
-    result = attempt("edit", "sub/x", lambda: changed(files, "sub/x", lambda data: edit_bytes(data, "secret", "public")))
+
+    class Tools:
+        @file_tool("edit")
+        def edit(self, name: str):
+            return changed(files, name, lambda data: edit_bytes(data, "secret", "public"))
+
+    registry = ToolRegistry().register(Tools().edit)
+    result = registry.execute(Action("edit", {"name": "sub/x"}))
     assert (result.status, result.error_code) == ("error", code)
     assert tree(outside) == {"x": b"secret"}
     assert b"public" not in tree(workspace).values()

@@ -242,7 +242,8 @@ def test_every_public_name_says_what_it_is():
         tree = tree_of(path)
         listed = next(
             (ast.literal_eval(n.value) for n in tree.body
-             if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "__all__"), [])
+             if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "__all__"
+             and isinstance(n.value, ast.List)), [])
         for node in tree.body:
             if getattr(node, "name", None) in listed and not ast.get_docstring(node):
                 silent.append(f"{module_name(path)}.{node.name}")

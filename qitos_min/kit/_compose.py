@@ -25,8 +25,7 @@ class Composition(AbstractContextManager["Composition"]):
 
     agent: AgentModule
     env: WorkspaceEnv
-    tool_registry: ToolRegistry
-    """The agent's tools and those of ``EnvToolSet``; further ones may be registered."""
+    tool_registry: ToolRegistry  # the agent's tools and those of ``EnvToolSet``
     runtime: RuntimeComposition
     engine: Engine
     _held: ExitStack
@@ -50,10 +49,7 @@ def compose(
 
     Until it is closed, ``agent.config["artifact_resolver"]`` is the artifact store:
     the one of ``runtime``, or a temporary one. ``engine_options`` go to ``Engine``.
-
-    Raises:
-        NotADirectoryError: ``workspace`` is not an existing folder.
-        TypeError: ``Engine`` refuses an option.
+    NotADirectoryError when ``workspace`` is no existing folder, TypeError for unknown options.
     """
     with ExitStack() as held:
         runtime = runtime or RuntimeComposition()

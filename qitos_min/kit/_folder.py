@@ -1,9 +1,8 @@
 """Files of one folder and of nothing outside it; a failed write leaves the old content.
 
 Links and ``..`` are followed before a path is compared with the folder. A write goes to
-a new file beside the old one, looks once more at what is to be replaced, and renames;
-these two under a lock that all writers of the file's real folder share, in whatever
-object, process or spelling.
+a new file beside the old one and is renamed under a lock that all writers of the real
+folder share, in whatever object, process or spelling.
 """
 
 from __future__ import annotations
@@ -44,10 +43,7 @@ _Name = str | os.PathLike[str]
 
 
 class FileRefusal(ValueError):
-    """A file operation that was not carried out.
-
-    ``code`` is for programs, ``reason`` for people; ``name`` is the file, if known.
-    """
+    """A file operation not carried out: a ``code`` for programs, a ``reason`` for people."""
 
     def __init__(self, code: str, reason: str, name: object = "") -> None:
         super().__init__(f"{str(name)!r}: {reason}" if name else reason)
@@ -56,19 +52,14 @@ class FileRefusal(ValueError):
 
 
 def is_protected(part: str) -> bool:
-    """Whether a file or folder name holds secrets or a repository's own data.
-
-    Upper case, and on Windows dots and spaces at the end, can lead to the same file.
-    """
+    """Whether a file or folder name holds secrets or a repository's own data."""
+    # Upper case, and on Windows dots and spaces at the end, can lead to the same file.
     plain = part.rstrip(". ").casefold()
     return plain in _PROTECTED or plain.startswith(".env.")
 
 
 def read_regular(path: Path, most: int = -1) -> bytes:
-    """The first ``most`` bytes of a regular file, or (-1) all of them.
-
-    OSError for a link, a folder or a device.
-    """
+    """Up to ``most`` bytes (-1: all) of a regular file; OSError for a link or device."""
     with open(path, "rb", opener=lambda path, _: os.open(path, _READ)) as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", path.name)
@@ -82,31 +73,28 @@ def write_new(path: Path, data: bytes, like: Path | None) -> None:
         stream.write(data)
         stream.flush()
         os.fsync(descriptor)
-    if like is None:
-        return
-    wanted, made = like.stat(), path.stat()
-    if (wanted.st_uid, wanted.st_gid) != (made.st_uid, made.st_gid):
-        with suppress(PermissionError):  # only root may give a file away
-            os.chown(path, wanted.st_uid, wanted.st_gid)
-    shutil.copystat(like, path)
-    os.utime(path)
+    if like is not None:
+        wanted, made = like.stat(), path.stat()
+        if (wanted.st_uid, wanted.st_gid) != (made.st_uid, made.st_gid):
+            with suppress(PermissionError):  # only root may give a file away
+                os.chown(path, wanted.st_uid, wanted.st_gid)
+        shutil.copystat(like, path)
+        os.utime(path)
 
 
 class Folder:
     """The file operations of one folder, which must exist (NotADirectoryError).
 
-    Every ``name`` is relative to the folder, or absolute and inside it. With
-    ``protect``, names such as ``.git`` and ``.env`` are out of reach. Every operation
-    raises ``FileRefusal`` with the code ``path_outside_workspace``, ``protected_path``
-    or ``stale_file``, and OSError for what the system refuses.
+    A ``name`` is relative to the folder, or absolute and inside it; ``protect`` keeps ``.git``,
+    ``.env`` and so on out of reach. Operations raise ``FileRefusal`` (``stale_file``,
+    ``path_outside_workspace``, ``protected_path``), and OSError as the system does.
     """
 
     def __init__(self, root: _Name, *, protect: bool = False) -> None:
         self.root = Path(root).resolve()
         if not self.root.is_dir():
-            raise NotADirectoryError(
-                f"workspace root {os.fspath(root)!r} is not an existing folder"
-            )
+            text = f"workspace root {os.fspath(root)!r} is not an existing folder"
+            raise NotADirectoryError(text)
         self._protect = protect
         self._mine = threading.local()
 
@@ -139,10 +127,9 @@ class Folder:
 
     @contextmanager
     def locked(self, name: _Name) -> Iterator[None]:
-        """Keep other writers away from the folder of a file, if there is one.
+        """Keep other writers, not commands, away from the folder of a file, if it exists.
 
-        The thread that is inside may enter again. Programs that take no lock, such as
-        commands, are not kept away. Raises ``TimeoutError`` when others stay for 10 s.
+        The thread inside may enter again. Raises ``TimeoutError`` when others stay for 10 s.
         """
         folder = self.find(name).parent
         mine = vars(self._mine).setdefault("folders", set())
@@ -157,17 +144,13 @@ class Folder:
                 mine.discard(folder)
 
     def write_bytes(self, name: _Name, data: bytes, *, expected: bytes | None = None) -> None:
-        """Give a file new content; missing parent folders are made.
-
-        With ``expected`` the file must hold these bytes until it is replaced.
-        """
+        """Give a file, which must hold ``expected`` if given, new content; make its folder."""
         path = self.find(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         replaces = expected is not None or path.exists()
         if replaces and not stat.S_ISREG(path.stat().st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(name))
         if replaces and not os.access(path, os.W_OK):
-            # A rename would replace a file that may not be written.
             raise OSError(errno.EACCES, "read-only file", str(name))
         temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
         try:
@@ -196,36 +179,38 @@ class Folder:
         if not start.is_dir():
             raise OSError(errno.ENOTDIR, "not a folder", str(name))
         for folder, folders, files in os.walk(start):
-            folders[:] = sorted(part for part in folders if not self._hides(part))
-            for file in sorted(files):
-                if len(found) >= limit:
-                    return found
-                if not self._hides(file):
-                    found.append((Path(folder) / file).relative_to(self.root).as_posix())
-        return found
-
-    def _hides(self, part: str) -> bool:
-        return self._protect and is_protected(part)
+            for names in (folders, files):
+                names[:] = sorted(n for n in names if not (self._protect and is_protected(n)))
+            found += [(Path(folder) / n).relative_to(self.root).as_posix() for n in files]
+            if len(found) >= limit:
+                break
+        return found[:limit]
 
 
 @contextmanager
 def lock_of(folder: Path) -> Iterator[None]:
     """Hold the system's lock of a folder, which ends with the process that has it.
 
-    Where a folder cannot be locked, as on Windows, a file in the folder for temporary
-    files is, named after the real path. Raises ``TimeoutError`` when others hold it for
-    longer than 10 seconds, and OSError when nothing can be locked.
+    Where a folder cannot be locked, as on Windows, a file among the temporary ones is.
+    Raises ``TimeoutError`` when others hold it for 10 seconds, OSError if none can be locked.
     """
-    end, pause = time.monotonic() + _LOCK_WAIT_S, 0.001
-    descriptor, held = _begin(folder)
+    end, descriptor, held = time.monotonic() + _LOCK_WAIT_S, -1, False
+    if sys.platform != "win32":
+        # Some folders can be written to and not read, some file systems lock no folders.
+        with suppress(OSError):
+            descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                held = _lock(descriptor)
+            except OSError:
+                os.close(descriptor)
+                descriptor = -1
+    descriptor = _open_file(folder) if descriptor < 0 else descriptor
     try:
-        while not held:
+        while not (held := held or _lock(descriptor)):
             if time.monotonic() >= end:
                 text = f"another writer has kept its folder locked for {_LOCK_WAIT_S:g} s"
                 raise TimeoutError(errno.ETIMEDOUT, text, str(folder))
-            time.sleep(pause)
-            pause = min(pause * 1.5, 0.02)
-            held = _lock(descriptor)
+            time.sleep(0.005)
         yield
     finally:
         if held:  # A child process may have the descriptor too: closing is not enough.
@@ -233,31 +218,18 @@ def lock_of(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _begin(folder: Path) -> tuple[int, bool]:
-    """An open descriptor that stands for a folder, and whether it is locked already."""
-    if sys.platform != "win32":
-        # Some folders can be written to and not read, some file systems lock no folders.
-        with suppress(OSError):
-            descriptor = os.open(folder, os.O_RDONLY)
-            try:
-                return descriptor, _lock(descriptor)
-            except OSError:
-                os.close(descriptor)
-    descriptor = _open_file(folder)
-    return descriptor, _lock(descriptor)
-
-
 def _open_file(folder: Path) -> int:
-    name = os.fsencode(os.path.normcase(folder))
-    path = Path(tempfile.gettempdir()) / f"qitos-{hashlib.sha256(name).hexdigest()[:32]}.lock"
+    """The file that stands for a folder, for every user: Linux lets nobody "create" a
+    file of another user in a shared folder."""
+    name = hashlib.sha256(os.fsencode(os.path.normcase(folder))).hexdigest()[:32]
+    path = Path(tempfile.gettempdir()) / f"qitos-{name}.lock"
     flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
     try:
-        # Linux lets nobody "create" the file of another user in a shared folder.
         return os.open(path, flags)
     except FileNotFoundError:
         descriptor = os.open(path, flags | os.O_CREAT, 0o666)
         with suppress(OSError):
-            os.chmod(path, 0o666)  # Other users share the lock, whatever the umask.
+            os.chmod(path, 0o666)  # whatever the umask
         return descriptor
 
 

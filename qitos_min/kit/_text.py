@@ -42,14 +42,11 @@ def lines_of(data: bytes) -> tuple[list[str], str]:
 def select_lines(
     data: bytes, offset: int, limit: int, *, first: int = 0
 ) -> tuple[str, dict[str, str | dict[str, int | bool]]]:
-    """Up to ``limit`` lines from ``offset`` on as ``number<tab>text``, and what is known.
+    """Up to ``limit`` lines as ``number<tab>text``, ``encoding`` and ``selection_receipt``.
 
-    ``first`` is the offset of the first line; the numbers always start at 1. Known are
-    ``encoding`` and ``selection_receipt``.
-
-    Raises:
-        FileRefusal: ``invalid_read_window`` for what is no int, an offset below
-            ``first`` or a limit below 1; ``file_is_binary``.
+    ``first`` is what the caller calls the first line; the numbers always start at 1.
+    Raises ``FileRefusal``: ``invalid_read_window`` for what is no int, an offset below
+    ``first`` or a limit below 1; ``file_is_binary``.
     """
     for label, value, least in (("offset", offset, first), ("limit", limit, 1)):
         if type(value) is not int or value < least:
@@ -71,16 +68,14 @@ def edit_bytes(
 ) -> tuple[bytes, int]:
     """Replace ``old`` by ``new``; returns the new content and the number of places.
 
-    Raises:
-        FileRefusal: ``stale_file`` (the SHA-256 of ``data`` is another than the
-            expected one), ``invalid_edit``, ``text_not_found``, ``ambiguous_edit`` (more
-            than one place, which may overlap), ``file_is_binary``, ``file_is_not_utf8``.
+    Raises ``FileRefusal``: ``stale_file`` (another SHA-256 than expected), ``invalid_edit``,
+    ``text_not_found``, ``ambiguous_edit`` (more than one place, which may overlap),
+    ``file_is_binary``, ``file_is_not_utf8``.
     """
     if expected_sha256 is not None:
         _require_types(("expected_sha256", expected_sha256, str))
         if hashlib.sha256(data).hexdigest() != expected_sha256.lower():
-            text = "the file changed: its SHA-256 is not the expected one"
-            raise FileRefusal("stale_file", text)
+            raise FileRefusal("stale_file", "the file changed: its SHA-256 is not the expected one")
     _require_types(("old", old, str), ("new", new, str), ("replace_all", replace_all, bool))
     if not old or old == new:
         text = "old and new text are the same" if old else "old text is empty"
@@ -94,7 +89,7 @@ def edit_bytes(
         least = "at least " if len(spans) == _MOST_PLACES else ""
         text = f"old text occurs in {least}{len(spans)} places, expected one (or replace all)"
         raise FileRefusal("ambiguous_edit", text)
-    own = _own_line_end(data)
+    own = Counter(_LINE_END.findall(data) or [b"\n"]).most_common(1)[0][0]
     done = 0
     pieces: list[bytes] = []
     for start, end in spans:
@@ -109,9 +104,8 @@ def edit_bytes(
 def replace_lines(data: bytes, start: int, end: int, new: str) -> tuple[bytes, int]:
     """The same for the lines ``start`` to ``end``, counted from 1, as one place.
 
-    With ``end`` one below ``start`` it is inserted before the line ``start``, which may
-    be one behind the last. Raises ``FileRefusal``: ``invalid_edit`` for lines that are
-    not there, and what ``edit_bytes`` raises for a file that is not text.
+    With ``end`` one below ``start`` it is inserted before the line ``start``, which may be one
+    behind the last. Raises as ``edit_bytes``, ``invalid_edit`` for lines that are not there.
     """
     _require_types(("start_line", start, int), ("end_line", end, int), ("new text", new, str))
     _require_text(data)
@@ -123,7 +117,7 @@ def replace_lines(data: bytes, start: int, end: int, new: str) -> tuple[bytes, i
     if not 1 <= start <= end + 1 <= len(lines) + 1:
         wrong = f"lines {start} to {end} are not in the file, it has {len(lines)}"
         raise FileRefusal("invalid_edit", wrong)
-    own = _own_line_end(data)
+    own = Counter(_LINE_END.findall(data) or [b"\n"]).most_common(1)[0][0]
     text = _with_line_ends(new, b"", own)
     whole = not lines or lines[-1].endswith((b"\r", b"\n"))
     if text and lines and not text.endswith((b"\r", b"\n")) and (whole or end < len(lines)):
@@ -134,15 +128,15 @@ def replace_lines(data: bytes, start: int, end: int, new: str) -> tuple[bytes, i
 
 
 def _spans(data: bytes, old: str, most: int | None) -> Iterator[tuple[int, int]]:
-    """Where ``old`` occurs: the first ``most`` places, which may overlap, or (None) all
-    that can be replaced together.
-
-    A search with one pattern for all line ends would take the product of both lengths.
-    """
+    """Where ``old`` occurs: the first ``most`` places, or (None) all that do not overlap."""
+    # A search with one pattern for all line ends would take the product of both lengths.
     parts = _split_at_lf(old)
     text, wanted, folded, exact = data, parts[0], [], None
     if len(parts) > 1:
-        text, wanted = _with_lf(data), _with_lf(old.encode("utf-8"))
+        text, wanted = (
+            part.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+            for part in (data, old.encode("utf-8"))
+        )
         found = re.finditer(b"\r\n", data)
         folded = [match.start() - index for index, match in enumerate(found)]
         if "\r" in old:
@@ -156,10 +150,6 @@ def _spans(data: bytes, old: str, most: int | None) -> Iterator[tuple[int, int]]
             yield start, end
             count += 1
             place = behind if most is None else place
-
-
-def _with_lf(data: bytes) -> bytes:
-    return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
 def _require_types(*checks: tuple[str, object, type]) -> None:
@@ -190,12 +180,6 @@ def _require_encoding(data: bytes, text: str, places: list[int]) -> None:
 def _split_at_lf(text: str) -> list[bytes]:
     # An LF behind a CR is a CRLF that was written out, and literal.
     return re.split(rb"(?<!\r)\n", text.encode("utf-8"))
-
-
-def _own_line_end(data: bytes) -> bytes:
-    """The most frequent line end of a file, the first among equals; LF without any."""
-    counts = Counter(_LINE_END.findall(data))
-    return counts.most_common(1)[0][0] if counts else b"\n"
 
 
 def _with_line_ends(new: str, replaced: bytes, own: bytes) -> bytes:

@@ -32,8 +32,7 @@ class FileArtifactStore:
     beside its place and renamed, so it is there in full or not at all.
     """
 
-    resolver_key = "file-artifact-store"
-    """What the references to bodies in such a store carry."""
+    resolver_key = "file-artifact-store"  # of the references to bodies in such a store
 
     def __init__(
         self, root: str | os.PathLike[str], max_artifact_bytes: int = 16 * 1024 * 1024
@@ -50,16 +49,24 @@ class FileArtifactStore:
         """Stores ``body`` and returns ``ref``; storing it again changes nothing.
 
         Raises TypeError for a ref or a body of another type, and ArtifactContractError
-        when the body is not what the reference describes, is too long, or cannot be
-        written.
+        when the body is not what the reference describes, is too long, or cannot be written.
         """
         if not isinstance(body, bytes):
             raise TypeError(f"the body of an artifact must be bytes, got {type(body).__qualname__}")
-        path = self._path(ref, len(body))
-        _verify(ref, body)
+        path = self._path(ref, body)
+        if self.probe(ref):
+            return ref
         try:
-            if not self.probe(ref):
-                _write(path, body)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, beside = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+            try:
+                with open(handle, "wb") as file:
+                    file.write(body)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(beside, path)
+            finally:
+                Path(beside).unlink(missing_ok=True)
         except OSError as error:
             # On Windows another thread that stores the same body may be in the way.
             if not self.probe(ref):
@@ -78,12 +85,11 @@ class FileArtifactStore:
             body = read_regular(path, ref.byte_length + 1)
         except FileNotFoundError:
             if ref.required:
-                what = "is not in the store"
-                raise _refused(ref, "missing_required_artifact", what) from None
+                raise _refused(ref, "missing_required_artifact", "is not in the store") from None
             return ResolvedArtifact(ref, None)
         except OSError as error:
             raise _unavailable(ref, "read", error) from error
-        _verify(ref, body)
+        self._path(ref, body)
         return ResolvedArtifact(ref, body)
 
     def probe(self, ref: ArtifactRef | None = None) -> bool:
@@ -97,37 +103,23 @@ class FileArtifactStore:
         except (ArtifactContractError, OSError):
             return False
 
-    def _path(self, ref: ArtifactRef, size: int | None = None) -> Path:
-        """Where a body is, if it may be in this store."""
+    def _path(self, ref: ArtifactRef, body: bytes | None = None) -> Path:
+        """Where a body is, if it may be in this store and is what the reference says."""
         if not isinstance(ref, ArtifactRef):
             raise TypeError(f"ref must be an ArtifactRef, got {type(ref).__qualname__}")
-        size = ref.byte_length if size is None else size
+        size = ref.byte_length if body is None else len(body)
         if ref.resolver_key != self.resolver_key:
             what = "belongs to a store of another kind"
             raise _refused(ref, "invalid_artifact_reference", what)
         if size > self.max_artifact_bytes:
             what = f"has {size} bytes, more than {self.max_artifact_bytes}"
             raise _refused(ref, "artifact_store_limit", what)
+        if size != ref.byte_length or (
+            body is not None and hashlib.sha256(body).hexdigest() != ref.sha256
+        ):
+            what = "has a body of another length or digest"
+            raise _refused(ref, "artifact_integrity_mismatch", what)
         return self.root / ref.sha256[:2] / ref.sha256
-
-
-def _write(path: Path, body: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
-    try:
-        with open(handle, "wb") as file:
-            file.write(body)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    finally:
-        Path(beside).unlink(missing_ok=True)
-
-
-def _verify(ref: ArtifactRef, body: bytes) -> None:
-    if len(body) != ref.byte_length or hashlib.sha256(body).hexdigest() != ref.sha256:
-        what = "has a body of another length or digest"
-        raise _refused(ref, "artifact_integrity_mismatch", what)
 
 
 def _unavailable(ref: ArtifactRef, done: str, error: OSError) -> ArtifactContractError:

@@ -38,9 +38,8 @@ class MemoryCheckpointStore:
 class FileCheckpointStore:
     """Checkpoints in a folder, one file of JSON lines for each run.
 
-    An entry is on disk when ``append`` returns; a line that a killed process
-    left unfinished is passed over when the run is loaded, and cut off before
-    the next entry.
+    An entry is on disk when ``append`` returns; a line that a killed process left unfinished
+    is passed over when the run is loaded, and cut off before the next entry.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -64,10 +63,10 @@ class FileCheckpointStore:
 
     def load(self, run_id: str) -> list[dict[str, Any]]:
         """Return the entries of a run in order; an unknown run is a ``KeyError``."""
-        path = self._path(run_id)
-        if not path.exists():
-            raise KeyError(run_id)
-        lines = path.read_bytes().split(b"\n")[:-1]
+        try:
+            lines = self._path(run_id).read_bytes().split(b"\n")[:-1]
+        except FileNotFoundError:
+            raise KeyError(run_id) from None
         return [json.loads(line) for line in lines]
 
     def list_runs(self) -> list[str]:

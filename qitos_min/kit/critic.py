@@ -9,14 +9,8 @@ from ..engine.critic_decorator import critic
 from ..engine.critic_result import CriticResult
 from .planning import format_action
 
-__all__ = [
-    "PassThroughCritic",
-    "ReActSelfReflectionCritic",
-    "ScoreCritic",
-    "SelfReflectionCritic",
-    "pass_through_critic",
-    "self_reflection_critic",
-]
+__all__ = ["PassThroughCritic", "ReActSelfReflectionCritic", "ScoreCritic"]
+__all__ += ["SelfReflectionCritic", "pass_through_critic", "self_reflection_critic"]
 
 _FAILURE_KEYS = {"tool_name", "status", "error", "error_code", "output"}
 
@@ -38,7 +32,7 @@ class SelfReflectionCritic(Critic):
     def evaluate(self, state: Any, decision: Any, results: list[Any]) -> CriticResult:
         failed = [row for row in results if isinstance(row, dict) and _FAILURE_KEYS == set(row)]
         said = "; ".join(f"{row['tool_name']}: {row['error']}" for row in failed)
-        verdict = _reflected(said or None, self._retries, self.max_retries)
+        verdict = _reflected(said, self._retries, self.max_retries)
         self._retries = self._retries + 1 if verdict.action == "retry" else 0
         return verdict
 
@@ -55,7 +49,7 @@ class ReActSelfReflectionCritic(Critic):
 
     def evaluate(self, state: Any, decision: Any, results: list[Any]) -> CriticResult:
         said = _error_in(results)
-        if said is not None:
+        if said:
             done = ", ".join(map(format_action, getattr(decision, "actions", None) or []))
             said = f"{done or 'The step'} failed: {said}"
             notes = state.metadata.get("self_reflections", [])
@@ -91,13 +85,12 @@ class ScoreCritic(Critic):
         return CriticResult("stop", f"score {score} is below {self.threshold}", score)
 
 
-def _error_in(results: list[Any]) -> str | None:
-    """The first error that a result holds."""
+def _error_in(results: list[Any]) -> str:
     errors = (result.get("error") for result in results if isinstance(result, dict))
-    return next((str(error) for error in errors if error), None)
+    return next((str(error) for error in errors if error), "")
 
 
-def _counted(state: Any, said: str | None, most: int) -> CriticResult:
+def _counted(state: Any, said: str, most: int) -> CriticResult:
     retries = state.metadata.get("reflection_retries", 0)
     verdict = _reflected(said, retries, most)
     if verdict.action == "retry":
@@ -105,8 +98,8 @@ def _counted(state: Any, said: str | None, most: int) -> CriticResult:
     return verdict
 
 
-def _reflected(said: str | None, retries: int, most: int) -> CriticResult:
-    if said is None:
+def _reflected(said: str, retries: int, most: int) -> CriticResult:
+    if not said:
         return CriticResult(reason="nothing failed")
     if retries >= most:
         return CriticResult("stop", f"still failing: {said}", 0.0)

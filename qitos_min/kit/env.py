@@ -21,17 +21,12 @@ from ._folder import Folder
 
 __all__ = ["HostEnv", "Processes", "WorkspaceEnv", "entry_of"]
 
-_MAX_OUTPUT = 1_000_000
-"""Characters of each output stream that are kept of one command, from both its ends."""
-_MAX_WRITTEN = 100_000_000
-"""Bytes of each output stream after which a command is killed."""
+_MAX_OUTPUT = 1_000_000  # characters of each stream that are kept, from both its ends
+_MAX_WRITTEN = 100_000_000  # bytes of each stream after which a command is killed
 
 
 class Processes:
-    """Runs shell commands in one folder.
-
-    ``generation`` grows with every ``stop``: what an earlier one was granted is void.
-    """
+    """Runs shell commands in one folder; every ``stop`` begins another ``generation``."""
 
     def __init__(self, root: Path) -> None:
         self.generation = 1
@@ -45,19 +40,27 @@ class Processes:
         return len(self._running)
 
     def run(self, command: str, timeout: float = 30) -> dict[str, Any]:
-        """Run a command line of the system's shell, for at most ``timeout`` seconds.
+        """Run a shell command; after ``timeout`` seconds or 100 MB it is killed with its children.
 
-        Returns ``status`` (``success``; ``partial`` for an exit status other than 0;
-        ``error`` with ``error``, and after the time limit ``timed_out``), ``command``,
-        ``returncode``, ``stdout``, ``stderr`` and ``truncated``. A command that takes
-        too long, or writes more than 100 MB, is killed together with what it started.
-        Raises ValueError for a ``timeout`` that is not a number above 0, and for NUL.
+        Returns ``status`` (``success``; ``partial`` for another exit status than 0; ``error``
+        with ``error`` and perhaps ``timed_out``), ``command``, ``returncode``, ``stdout``,
+        ``stderr``, ``truncated``. ValueError for a ``timeout`` that is no number above 0.
         """
         if type(timeout) not in (int, float) or not 0 < timeout < float("inf"):
             raise ValueError(f"timeout must be a number of seconds above 0, got {timeout!r}")
         # No pipes: a child that outlives its shell would keep them open.
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            process = self._start(command, out, err)
+            with self._lock:
+                process = subprocess.Popen(
+                    command,
+                    shell=True,
+                    cwd=self._root,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=os.name == "posix",  # a group, to be killed as one
+                )
+                self._running.add(process)
             try:
                 fault = _wait(process, timeout, (out, err))
             finally:
@@ -65,10 +68,9 @@ class Processes:
                 with self._lock:
                     self._running.discard(process)
             texts = [_read_output(stream) for stream in (out, err)]
-        status = "error" if fault else "partial" if process.returncode else "success"
         stdout, stderr = (shortened(text, _MAX_OUTPUT) for text in texts)
         return {
-            "status": status,
+            "status": "error" if fault else "partial" if process.returncode else "success",
             "command": command,
             **fault,
             "returncode": process.returncode,
@@ -85,20 +87,6 @@ class Processes:
         for process in running:
             _kill_tree(process)
 
-    def _start(self, command: str, out: Any, err: Any) -> subprocess.Popen[bytes]:
-        with self._lock:
-            process = subprocess.Popen(
-                command,
-                shell=True,
-                cwd=self._root,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=os.name == "posix",  # a group, to be killed as one
-            )
-            self._running.add(process)
-        return process
-
 
 def _read_output(stream: Any) -> str:
     """What a command wrote; of very much only the ends, longer than what is kept."""
@@ -111,9 +99,7 @@ def _read_output(stream: Any) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _wait(
-    process: subprocess.Popen[bytes], timeout: float, outputs: tuple[Any, ...]
-) -> dict[str, Any]:
+def _wait(process: Any, timeout: float, outputs: tuple[Any, ...]) -> dict[str, Any]:
     """Wait for a command to end; what is wrong if it has to be ended."""
     end = time.monotonic() + min(timeout, threading.TIMEOUT_MAX)
     while (left := end - time.monotonic()) > 0:
@@ -126,7 +112,6 @@ def _wait(
 
 
 def _kill_tree(process: subprocess.Popen[bytes]) -> None:
-    """End a command that still runs, and its children."""
     if process.poll() is not None:
         return
     if os.name == "posix":
@@ -141,9 +126,8 @@ def _kill_tree(process: subprocess.Popen[bytes]) -> None:
 class HostEnv(Env):
     """A folder of this machine, worked on in place; commands are not isolated.
 
-    ``files`` (the operations ``file``) keeps names such as ``.git`` and ``.env`` out of
-    reach; ``processes`` are the operations ``process``. NotADirectoryError when
-    ``workspace_root`` is not an existing folder.
+    ``files`` (operations ``file``) keeps names such as ``.git`` and ``.env`` out of reach;
+    ``processes`` are the operations ``process``. NotADirectoryError for no existing folder.
     """
 
     name = "host_env"
@@ -164,8 +148,7 @@ class HostEnv(Env):
 
     def observe(self, state: Any = None) -> EnvObservation:
         """``workspace_root`` and the first 200 ``files`` with their ``file_count``."""
-        files = self.files.list_files()
-        root = str(self.files.root)
+        files, root = self.files.list_files(), str(self.files.root)
         return EnvObservation({"workspace_root": root, "file_count": len(files), "files": files})
 
     def step(self, action: Any, state: Any = None) -> EnvStepResult:
@@ -180,12 +163,10 @@ class HostEnv(Env):
 class WorkspaceEnv(HostEnv):
     """A private copy of the folder ``source``, which only a publication changes.
 
-    ``input_digest`` is the SHA-256 of what was copied, in hexadecimal, and
-    ``input_entries`` says for each path what it was. Links are copied as links; pipes,
-    sockets and devices are left out. ``close`` removes the copy and publishes nothing.
-    ``artifact_store`` keeps what is published from here. NotADirectoryError when
-    ``source`` is not an existing folder, ValueError when it holds the folder for
-    temporary files.
+    ``input_digest`` is the SHA-256 of what was copied, ``input_entries`` says what each path
+    was. Links are copied as links, pipes and devices left out. ``artifact_store`` keeps what is
+    published. NotADirectoryError when ``source`` is no existing folder, ValueError when it
+    holds the folder for temporary files.
     """
 
     name = "workspace_env"
@@ -194,8 +175,7 @@ class WorkspaceEnv(HostEnv):
         self.source = Folder(source).root
         self.artifact_store = artifact_store
         if Path(tempfile.gettempdir()).resolve().is_relative_to(self.source):
-            text = f"source {os.fspath(source)!r} holds the folder for temporary files"
-            raise ValueError(text)
+            raise ValueError(f"source {os.fspath(source)!r} holds the folder for temporary files")
         self._home = tempfile.TemporaryDirectory(prefix="workspace-", ignore_cleanup_errors=True)
         copy = Path(self._home.name) / "copy"
         try:
@@ -227,10 +207,7 @@ def _special_files(folder: str, names: list[str]) -> list[str]:
 
 
 def entry_of(path: Path) -> str:
-    """What a path is: ``absent``, ``folder``, ``special``, ``file`` or ``link``.
-
-    A file's SHA-256, or a link's target, follows after a space.
-    """
+    """``absent``, ``folder``, ``special``, ``file`` with SHA-256 or ``link`` with target."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:

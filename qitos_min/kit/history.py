@@ -11,7 +11,7 @@ __all__ = ["History", "HistoryMessage", "WindowHistory"]
 
 
 class Window(MessageLog):
-    """A log that keeps its last ``window_size`` entries."""
+    """Keeps the last ``window_size``, a positive int."""
 
     def __init__(self, window_size: int) -> None:
         check_count(window_size, "window_size", least=1)
@@ -19,12 +19,12 @@ class Window(MessageLog):
         self.window_size = window_size
 
     def append(self, message: Any) -> None:
-        """Add an entry, and drop the oldest when there are too many."""
+        """Add one, and drop the oldest when there are too many."""
         super().append(message)
         self.evict()
 
     def evict(self) -> int:
-        """Drop the oldest entries beyond the window, and say how many those were."""
+        """Drop the oldest beyond the window, and say how many those were."""
         dropped = max(0, len(self._messages) - self.window_size)
         del self._messages[:dropped]
         return dropped

@@ -25,11 +25,9 @@ class _Parser:
     def parse(self, raw: Any, context: Mapping[str, Any] | None = None) -> Decision:
         """The decision in a reply: text, or a response of the chat API.
 
-        A reply that holds none is a ``ParseError`` or ``ModelError`` for the engine,
-        whose ``context`` names the protocol; for others it is a decision to wait with
-        ``parser_error`` and ``parser_feedback`` in its ``meta``.
+        A reply without one is a ``ParseError`` or ``ModelError`` for the engine, whose ``context``
+        names the protocol, else a decision to wait with ``parser_feedback`` in its ``meta``.
         """
-        # The engine is loaded when it is needed: agents may be written before it is.
         from ..engine._protocols import resolve_protocol
         from ..engine._replies import ModelError, ParseError, read_reply
 

@@ -1,4 +1,4 @@
-"""Small helpers for agents that plan: lines for prompts, logs in a state, a list of steps."""
+"""For agents that plan: lines for prompts, logs in a state, lists of steps, searches."""
 
 from __future__ import annotations
 
@@ -8,34 +8,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.action import Action
+from ..core.decision import Decision
 from ..engine._replies import read_reply
-from ._search import DynamicTreeSearch, GreedySearch
+from ..engine.search import Search
 
-__all__ = [
-    "DynamicTreeSearch",
-    "GreedySearch",
-    "NumberedPlanBuilder",
-    "PlanCursor",
-    "append_log",
-    "format_action",
-    "parse_numbered_plan",
-    "set_final",
-]
+__all__ = ["DynamicTreeSearch", "GreedySearch", "NumberedPlanBuilder", "PlanCursor"]
+__all__ += ["append_log", "format_action", "parse_numbered_plan", "set_final"]
 
 _NUMBERED = re.compile(r"^[ \t]*\d+[.)][ \t]+(.*\S)", re.MULTILINE)
 
 
 def format_action(action: Any) -> str:
-    """An ``Action``, or a dict that stands for one, as ``name(key=value, ...)``.
-
-    The name of a dict is its ``name``, ``tool`` or ``action``, its arguments are its
-    ``args`` or ``arguments``. What is neither is told by ``str``.
-    """
+    """An ``Action``, or a dict with ``name``, ``tool`` or ``action`` and ``args`` or
+    ``arguments``, as ``name(key=value, ...)``; anything else by ``str``."""
     if isinstance(action, Action):
         name, args = action.name, action.args
     elif isinstance(action, dict):
-        names = (action.get(key) for key in ("name", "tool", "action"))
-        name = next((name for name in names if name), "")
+        name = action.get("name") or action.get("tool") or action.get("action") or ""
         args = action.get("args") or action.get("arguments") or {}
     else:
         return str(action)
@@ -106,3 +95,71 @@ class NumberedPlanBuilder:
         system = {"role": "system", "content": self.system_prompt}
         asked = [system, *(extra_messages or []), {"role": "user", "content": prompt}]
         return parse_numbered_plan(read_reply(llm(asked)).text)
+
+
+class GreedySearch(Search[Any, Any, Any]):
+    """Takes the best candidate: by ``meta["score"]``, else the earlier one.
+
+    ``top_k`` is how many are kept for the choice; None keeps all.
+    """
+
+    score_key = "score"
+    max_frontier = 0
+
+    def __init__(self, top_k: int | None = None) -> None:
+        self.top_k = top_k
+        self._frontier: list[Decision] = []
+
+    def score(self, state: Any, obs: Any, candidates: list[Decision]) -> list[float]:
+        """``meta[score_key]`` where it is a number, else more for the earlier ones."""
+        given = [one.meta.get(self.score_key) for one in candidates]
+        return [
+            float(value if isinstance(value, (int, float)) else len(given) - index)
+            for index, value in enumerate(given)
+        ]
+
+    def prune(self, candidates: list[Decision], scores: list[float]) -> list[Decision]:
+        """The ``top_k`` best, the best first; of the others ``max_frontier`` wait."""
+        order = sorted(range(len(candidates)), key=lambda index: -scores[index])
+        ranked = [candidates[index] for index in order]
+        self._frontier = [] if self.top_k is None else ranked[self.top_k :][: self.max_frontier]
+        return ranked[: self.top_k]
+
+
+class DynamicTreeSearch(GreedySearch):
+    """Keeps what it did not choose as candidates of later branches.
+
+    ``max_frontier`` bounds what is kept. ``exploration_bonus`` is added to a candidate's
+    score, divided by one more than the times it was chosen, which
+    ``state.metadata["tree_visits"]`` counts by ``meta["id"]`` when ``mark_selected`` is called.
+    """
+
+    def __init__(
+        self,
+        top_k: int = 3,
+        max_frontier: int = 64,
+        score_key: str = "score",
+        exploration_bonus: float = 0.25,
+    ) -> None:
+        super().__init__(top_k)
+        self.max_frontier = max_frontier
+        self.score_key = score_key
+        self.exploration_bonus = exploration_bonus
+
+    def expand(self, state: Any, obs: Any, seed_decision: Decision) -> list[Decision]:
+        """What was kept, and the candidates of this branch."""
+        kept, self._frontier = self._frontier, []
+        return [*kept, *seed_decision.candidates]
+
+    def score(self, state: Any, obs: Any, candidates: list[Decision]) -> list[float]:
+        """The candidates' own scores with the bonus for what was chosen less often."""
+        visits = getattr(state, "metadata", {}).get("tree_visits", {})
+        return [
+            own + self.exploration_bonus / (1 + visits.get(one.meta.get("id"), 0))
+            for own, one in zip(super().score(state, obs, candidates), candidates)
+        ]
+
+    def mark_selected(self, state: Any, selected: Decision) -> None:
+        """Count a choice in ``state.metadata["tree_visits"]``."""
+        visits, own = state.metadata.setdefault("tree_visits", {}), selected.meta.get("id")
+        visits[own] = visits.get(own, 0) + 1

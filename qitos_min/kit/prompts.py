@@ -8,14 +8,8 @@ from typing import Any
 
 from ..engine._protocols import resolve_protocol
 
-__all__ = [
-    "JSON_DECISION_SYSTEM_PROMPT",
-    "PLAN_DRAFT_PROMPT",
-    "PLAN_EXEC_SYSTEM_PROMPT",
-    "REACT_SYSTEM_PROMPT",
-    "XML_DECISION_SYSTEM_PROMPT",
-    "render_prompt",
-]
+__all__ = ["JSON_DECISION_SYSTEM_PROMPT", "PLAN_DRAFT_PROMPT", "PLAN_EXEC_SYSTEM_PROMPT"]
+__all__ += ["REACT_SYSTEM_PROMPT", "XML_DECISION_SYSTEM_PROMPT", "render_prompt"]
 
 _DOUBLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _EITHER = re.compile(rf"{_DOUBLE.pattern}|\{{(\w+)\}}")
@@ -37,9 +31,7 @@ def render_prompt(
 
     def fill(match: re.Match[str]) -> str:
         name = match[match.lastindex or 1]
-        if strict or name in known:
-            return str(known[name])
-        return match[0]
+        return str(known[name]) if strict or name in known else match[0]
 
     return (_EITHER if enable_single_brace else _DOUBLE).sub(fill, template)
 

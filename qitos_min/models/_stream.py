@@ -20,16 +20,14 @@ def is_stream(data: bytes, kind: str) -> bool:
 
 
 def response_from_events(data: bytes) -> _Object | None:
-    """The response that the events add up to; None when they end before it does.
-
-    The data of an event is one line. Raises ValueError for one that is not JSON.
-    """
+    """The response in the events, None when it breaks off; ValueError for what is not JSON."""
     response: _Object = {}
     choice: _Object = {"index": 0, "finish_reason": None}
     message: _Object = {"role": "assistant"}
     calls: list[_Object] = []
     done = False
-    for text in re.findall(r"^\ufeff?data:[ \t]*(\S.*)", _text(data), re.MULTILINE):
+    lines = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    for text in re.findall(r"^\ufeff?data:[ \t]*(\S.*)", lines, re.MULTILINE):
         if done := text.strip() == "[DONE]":
             break
         chunk = _object(json.loads(text))
@@ -46,10 +44,6 @@ def response_from_events(data: bytes) -> _Object | None:
     if not done and choice["finish_reason"] is None:
         return None
     return {**response, "choices": [{**choice, "message": message}]}
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _object(value: object) -> _Object:

@@ -26,18 +26,12 @@ from .base import Model
 
 __all__ = ["OpenAICompatibleModel"]
 
-_AGENT = f"qitos-min/{__version__}"
-_MAX_REPLY = 16 * 1024 * 1024
-_MAX_ERROR = 64 * 1024
-_MAX_SHOWN = 300
-_FIRST_WAIT_S = 0.5
-_MAX_BACKOFF_S = 8.0
-_MAX_RETRY_AFTER_S = 60.0
+_MAX_REPLY, _MAX_ERROR, _MAX_SHOWN = 16 * 1024 * 1024, 64 * 1024, 300
+_FIRST_WAIT_S, _MAX_BACKOFF_S, _MAX_RETRY_AFTER_S = 0.5, 8.0, 60.0
 _URL = re.compile(
     r"https?://(\[[0-9A-Fa-f:.]+\]|[\w-]+(\.[\w-]+)*\.?)(:(?P<port>[0-9]{1,5}))?(/[!-~]*)?",
     re.ASCII,
 )
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class OpenAICompatibleModel(Model):
@@ -46,10 +40,9 @@ class OpenAICompatibleModel(Model):
     Without ``base_url`` the environment's OPENAI_BASE_URL and OPENAI_API_KEY are taken.
     ``system_prompt`` stands before messages that begin with none. ``timeout`` (or
     ``timeout_s``) bounds one attempt in seconds; 408, 429, 5xx, timeouts and broken
-    connections are tried again ``max_retries`` times, after the server's
-    ``Retry-After`` (at most 60 s) or a growing pause, waited with ``sleep``. The key is
-    held nowhere that can be printed, dumped or pickled, and no redirect is followed
-    with it.
+    connections are tried again ``max_retries`` times, after the server's ``Retry-After``
+    (at most 60 s) or a growing pause, waited with ``sleep``. No attribute holds the key, and
+    no redirect is followed. Raises ValueError for an argument that cannot work.
     """
 
     def __init__(
@@ -67,7 +60,6 @@ class OpenAICompatibleModel(Model):
         timeout_s: float | None = None,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        """Raises ValueError for an argument that cannot work, before any request."""
         super().__init__(model, system_prompt, temperature, max_tokens, context_window)
         if not isinstance(model, str) or not model.strip():
             raise ValueError(f"model must be a name, got {model!r}")
@@ -85,7 +77,8 @@ class OpenAICompatibleModel(Model):
         self.timeout_s = timeout
         self.max_retries = max_retries
         self._sleep = sleep
-        self._send, self._hide = _keyed(key, self._url)
+        self._url = f"{self.base_url}/chat/completions"
+        self._send, self._said = _keyed(key, self._url)
 
     def __repr__(self) -> str:
         return f"OpenAICompatibleModel({self.model_id!r}, base_url={self.base_url!r})"
@@ -121,10 +114,6 @@ class OpenAICompatibleModel(Model):
             attempt += 1
         return outcome
 
-    @property
-    def _url(self) -> str:
-        return f"{self.base_url}/chat/completions"
-
     def _attempt(self, body: bytes) -> dict[str, Any] | _Failure:
         end = time.monotonic() + self.timeout_s
         try:
@@ -136,19 +125,27 @@ class OpenAICompatibleModel(Model):
             with error:
                 return self._refused(error, end)
         except (OSError, HTTPException) as error:
-            return self._unreachable(error)
+            reason = error.reason if isinstance(error, URLError) else error
+            if isinstance(reason, ssl.SSLError):
+                return _Failure(f"TLS with {self._url} failed: {reason}")
+            if isinstance(reason, TimeoutError):
+                text = f"no complete reply from {self._url} within {self.timeout_s} s"
+            elif isinstance(error, URLError):
+                text = f"no connection to {self._url}: {reason}"
+            else:  # Only the name: the text of an error of http.client quotes the server.
+                text = f"the connection to {self._url} broke: {type(reason).__name__}"
+            return _Failure(text, retry=True)
         if data is None:
             return _Failure(f"the reply of {self._url} exceeds {_MAX_REPLY} bytes")
         return self._decoded(data, kind, wait_s)
 
     def _decoded(self, data: bytes, kind: str, wait_s: float | None) -> dict[str, Any] | _Failure:
-        """The response in a body that arrived whole."""
         streamed = is_stream(data, kind)
         try:
             response = response_from_events(data) if streamed else json.loads(data)
         except (ValueError, RecursionError) as error:
-            wrong_kind = f"its content type is {self._said(kind)!r}"
-            why = error if "json" in kind or streamed else wrong_kind
+            known = "json" in kind or streamed
+            why = error if known else f"its content type is {self._said(kind)!r}"
             start = self._said(data.decode("utf-8", "replace"))
             text = f"the reply of {self._url} is not JSON: {why}, it starts with {start!r}"
             return _Failure(text)
@@ -165,11 +162,18 @@ class OpenAICompatibleModel(Model):
         return _Failure(said, found.passing, wait_s)
 
     def _refused(self, error: HTTPError, end: float) -> _Failure:
-        """What an HTTP status other than success means."""
+        """What an HTTP status other than success means, with ``error.message`` or the body."""
         try:
-            said = _server_message(_read(error, end, _MAX_ERROR) or b"")
+            body = _read(error, end, _MAX_ERROR) or b""
         except (OSError, HTTPException):
-            said = ""
+            body = b""
+        try:
+            value = json.loads(body)
+            value = value.get("error", value) if isinstance(value, dict) else value
+            found = value.get("message") if isinstance(value, dict) else value
+            said = found if isinstance(found, str) else dumps(value)
+        except (ValueError, RecursionError):
+            said = body.decode("utf-8", "replace")
         said = self._said(said or str(error.reason) or "no message")
         if 300 <= error.code < 400:
             target = self._said(error.headers.get("Location") or "")
@@ -178,29 +182,11 @@ class OpenAICompatibleModel(Model):
         wait_s = _retry_after(error.headers.get("Retry-After"))
         return _Failure(f"HTTP {error.code} from {self._url}: {said}", passing, wait_s)
 
-    def _unreachable(self, error: OSError | HTTPException) -> _Failure:
-        """What a failure below HTTP means."""
-        reason = error.reason if isinstance(error, URLError) else error
-        if isinstance(reason, ssl.SSLError):
-            return _Failure(f"TLS with {self._url} failed: {reason}")
-        if isinstance(reason, TimeoutError):
-            text = f"no complete reply from {self._url} within {self.timeout_s} s"
-        elif isinstance(error, URLError):
-            text = f"no connection to {self._url}: {reason}"
-        else:  # Only the name: the text of an error of http.client quotes the server.
-            text = f"the connection to {self._url} broke: {type(reason).__name__}"
-        return _Failure(text, retry=True)
-
-    def _said(self, text: str) -> str:
-        """The start of a text from the server, without the key it may repeat."""
-        return self._hide(text).strip()[:_MAX_SHOWN]
-
 
 class _Failure(NamedTuple):
     message: str
     retry: bool = False
-    wait_s: float | None = None
-    """Seconds the server asked for."""
+    wait_s: float | None = None  # the seconds the server asked for
 
 
 class _NoRedirect(HTTPRedirectHandler):
@@ -211,26 +197,26 @@ class _NoRedirect(HTTPRedirectHandler):
 def _keyed(
     key: str | None, url: str
 ) -> tuple[Callable[[bytes, float], HTTPResponse], Callable[[str], str]]:
-    """A function that sends a request, and one that takes the key out of a text.
+    """A function that sends a request, and one for the start of a text without the key.
 
-    The key lives in their closure only: no attribute shows it to ``vars``, a repr, a
-    dump or a copy, and pickling stops at the functions.
+    The key lives in their closure only, where no ``vars``, repr, dump, copy or pickle shows it.
     """
     # A proxy cannot reach the caller's own machine.
-    local = urlsplit(url).hostname in _LOOPBACK
+    local = urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
     opener = build_opener(_NoRedirect(), *([ProxyHandler({})] if local else []))
+    headers = {"Content-Type": "application/json", "User-Agent": f"qitos-min/{__version__}"}
 
     def send(body: bytes, timeout_s: float) -> HTTPResponse:
-        request = Request(url, body, {"Content-Type": "application/json", "User-Agent": _AGENT})
+        request = Request(url, body, headers)
         if key:
             request.add_unredirected_header("Authorization", f"Bearer {key}")
         response: HTTPResponse = opener.open(request, timeout=timeout_s)
         return response
 
-    def hide(text: str) -> str:
-        return text.replace(key, "[api key]") if key else text
+    def said(text: str) -> str:
+        return (text.replace(key, "[api key]") if key else text).strip()[:_MAX_SHOWN]
 
-    return send, hide
+    return send, said
 
 
 def _checked_key(key: object) -> str | None:
@@ -263,10 +249,7 @@ def _checked_url(url: object) -> str:
 
 
 def _read(response: HTTPResponse | HTTPError, end: float, limit: int) -> bytes | None:
-    """The whole body; None when it is longer than ``limit``.
-
-    Raises TimeoutError past ``end`` and IncompleteRead for a body cut short.
-    """
+    """The body; None if longer than ``limit``. Raises TimeoutError and IncompleteRead."""
     declared = response.headers.get("Content-Length", "")
     expected = int(declared) if re.fullmatch("[0-9]{1,15}", declared) else 0
     if expected > limit:
@@ -282,17 +265,6 @@ def _read(response: HTTPResponse | HTTPError, end: float, limit: int) -> bytes |
     if len(data) < expected:
         raise IncompleteRead(b"", expected - len(data))
     return bytes(data)
-
-
-def _server_message(body: bytes) -> str:
-    """The message in an error's body: ``error.message`` of the API, or the body."""
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        return body.decode("utf-8", "replace")
-    error = value.get("error", value) if isinstance(value, dict) else value
-    message = error.get("message") if isinstance(error, dict) else error
-    return message if isinstance(message, str) else dumps(error)
 
 
 def _retry_after(text: str | None) -> float | None:

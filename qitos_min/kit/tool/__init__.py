@@ -4,13 +4,5 @@ from ._env_tools import EnvToolSet
 from .coding import CodingToolSet, EditorToolSet, ReadFile, RunCommand, WriteFile
 from .web import HTMLExtractText, HTTPGet
 
-__all__ = [
-    "CodingToolSet",
-    "EditorToolSet",
-    "EnvToolSet",
-    "HTMLExtractText",
-    "HTTPGet",
-    "ReadFile",
-    "RunCommand",
-    "WriteFile",
-]
+__all__ = ["CodingToolSet", "EditorToolSet", "EnvToolSet", "HTMLExtractText", "HTTPGet"]
+__all__ += ["ReadFile", "RunCommand", "WriteFile"]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from ...core.function_tool_decorator import function_tool
 from ...core.tool import FunctionTool, ToolPermission
 from ...core.tool_result import ToolResult
 from .._folder import FileRefusal
 from .._text import edit_bytes
-from ._files import EDITS, READS, attempt, changed, ran, read, written
+from ._files import EDITS, READS, changed, file_tool, ran, read, written
 
 __all__ = ["EnvToolSet"]
 
@@ -32,7 +30,7 @@ class EnvToolSet:
         files = [self.read_file, self.edit_file, self.write_file, self.list_files]
         return [*files, self.run_command]
 
-    @function_tool(**READS, **_FILE)
+    @file_tool("read", paths=True, **READS, **_FILE)
     def read_file(
         self,
         path: str,
@@ -47,9 +45,9 @@ class EnvToolSet:
             line_offset: Number of the first line to read, from 1.
             line_limit: How many lines to read at most, from 1.
         """
-        return _on_file(runtime_context, "read", path, read, line_offset, line_limit, 1)
+        return read(_ops(runtime_context, "file"), path, line_offset, line_limit, 1)
 
-    @function_tool(**EDITS, **_FILE)
+    @file_tool("edit", paths=True, **EDITS, **_FILE)
     def edit_file(
         self,
         path: str,
@@ -68,42 +66,28 @@ class EnvToolSet:
             expected_sha256: SHA-256 that the file must still have, in hexadecimal.
             replace_all: Replace every occurrence.
         """
+        files, options = _ops(runtime_context, "file"), (replace_all, expected_sha256)
+        return changed(files, path, lambda data: edit_bytes(data, old_text, replacement, *options))
 
-        def change(data: bytes) -> tuple[bytes, int]:
-            return edit_bytes(data, old_text, replacement, replace_all, expected_sha256)
-
-        return _on_file(runtime_context, "edit", path, changed, change)
-
-    @function_tool(permissions=ToolPermission(filesystem_write=True), **_FILE)
+    @file_tool("write", paths=True, permissions=ToolPermission(filesystem_write=True), **_FILE)
     def write_file(self, path: str, content: str, runtime_context: _Context = None) -> ToolResult:
-        """Write a whole text file, new or not; missing folders are made.
+        """Write a whole text file as UTF-8, new or not; missing folders are made."""
+        return written(_ops(runtime_context, "file"), path, content)
 
-        Args:
-            path: Path of the file, relative to the workspace.
-            content: The new content, written as UTF-8.
-        """
-        return _on_file(runtime_context, "write", path, written, content)
-
-    @function_tool(**READS, **_FILE)
+    @file_tool("list", paths=True, **READS, **_FILE)
     def list_files(
         self, path: str = ".", limit: int = 200, runtime_context: _Context = None
     ) -> ToolResult:
-        """List the files below a folder, at any depth.
+        """List up to ``limit`` files below a folder, at any depth."""
+        files = _ops(runtime_context, "file")
+        if type(limit) is not int or limit < 1:
+            raise FileRefusal("", f"limit {limit!r} is not a whole number from 1")
+        found = files.list_files(path, limit + 1)
+        return ToolResult(output=found[:limit], metadata={"has_more": len(found) > limit})
 
-        Args:
-            path: Path of the folder, relative to the workspace.
-            limit: How many files to list at most, from 1.
-        """
-
-        def listed(files: Any, path: str) -> ToolResult:
-            if type(limit) is not int or limit < 1:
-                raise FileRefusal("", f"limit {limit!r} is not a whole number from 1")
-            found = files.list_files(path, limit + 1)
-            return ToolResult(output=found[:limit], metadata={"has_more": len(found) > limit})
-
-        return _on_file(runtime_context, "list", path, listed)
-
-    @function_tool(permissions=ToolPermission(command=True), required_ops=["process"])
+    @file_tool(
+        "run", paths=True, permissions=ToolPermission(command=True), required_ops=["process"]
+    )
     def run_command(
         self, command: str, timeout: float = 30, runtime_context: _Context = None
     ) -> ToolResult:
@@ -113,25 +97,14 @@ class EnvToolSet:
             command: The command line.
             timeout: Seconds after which the command is killed.
         """
-        processes = _ops(runtime_context, "process")
-        return processes if isinstance(processes, ToolResult) else ran(processes, command, timeout)
+        return ran(_ops(runtime_context, "process"), command, timeout)
 
 
 def _ops(context: _Context, group: str) -> Any:
-    """The environment's operations of a group, or the result that says there are none."""
+    """The environment's operations of a group."""
     env = (context or {}).get("env")
     ops = None if env is None else env.get_ops(group)
     if ops is None:
         text = f"this tool needs an environment with {group!r} operations"
-        return ToolResult.semantic_error(code="env_required", error=text)
+        raise FileRefusal("env_required", text)
     return ops
-
-
-def _on_file(
-    context: _Context, verb: str, path: str, work: Callable[..., ToolResult], *args: Any
-) -> ToolResult:
-    """What ``work`` makes of the environment's file operations, if there are any."""
-    files = _ops(context, "file")
-    if isinstance(files, ToolResult):
-        return files
-    return attempt(verb, path, lambda: work(files, path, *args), paths=True)

@@ -1,57 +1,64 @@
-"""File and command operations as tool results, as the tools of host and environment share
-them. ``files`` is a ``Folder`` or has its ``read_bytes``, ``write_bytes`` and ``list_files``.
-"""
+"""File and command operations as tool results; ``files`` is a ``Folder`` or acts like one."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import wraps
+from inspect import signature
 from typing import Any
 
-from ...core.tool import ToolPermission
+from ...core.function_tool_decorator import function_tool
+from ...core.tool import FunctionTool, ToolPermission
 from ...core.tool_result import ToolResult
 from .._folder import FileRefusal
 from .._text import select_lines
 
-__all__ = ["EDITS", "READS", "attempt", "changed", "ran", "read", "written"]
+__all__ = ["EDITS", "READS", "changed", "file_tool", "ran", "read", "written"]
 
 READS: dict[str, Any] = {
     "read_only": True,
     "concurrency_safe": True,
     "permissions": ToolPermission(filesystem_read=True),
 }
-"""What a tool that reads files declares."""
 EDITS: dict[str, Any] = {"permissions": ToolPermission(filesystem_read=True, filesystem_write=True)}
-"""The same for one that changes them."""
 
-_STREAMS = ("returncode", "stdout", "stderr")
-_EDIT_CODES = ("ambiguous_edit", "invalid_edit", "stale_file", "text_not_found")
-_CODES = {"read": ("invalid_read_window",), "edit": _EDIT_CODES}
-_PATH_CODES = ("path_outside_workspace", "protected_path")
+_CODES = {
+    "read": ("invalid_read_window",),
+    "edit": ("ambiguous_edit", "invalid_edit", "stale_file", "text_not_found"),
+}
+_PATH_CODES = ("env_required", "path_outside_workspace", "protected_path")
 
 
-def attempt(
-    verb: str, name: object, work: Callable[[], ToolResult], *, paths: bool = False
-) -> ToolResult:
-    """What ``work`` gives, or the error result of what could not be carried out.
+def file_tool(verb: str, *, paths: bool = False, **spec: Any) -> Callable[[Any], FunctionTool]:
+    """``function_tool`` for a method whose first parameter names a file.
 
-    A refusal that has no code of its own for this verb is ``file_<verb>_failed``, and
-    so are those of a path unless ``paths`` asks for them.
+    What could not be carried out is an error result: ``file_<verb>_failed`` if the refusal has
+    no code for this verb, as those of a path have with ``paths`` only.
     """
     codes = _CODES.get(verb, ()) + (_PATH_CODES if paths else ())
-    try:
-        return work()
-    except FileRefusal as error:
-        failed, code, reason = ToolResult.semantic_error, error.code, error.reason
-    except (OSError, UnicodeError) as error:
-        failed, code = ToolResult.execution_error, ""
-        reason = getattr(error, "strerror", None) or str(error)
-    return failed(
-        code=code if code in codes else f"file_{verb}_failed",
-        error=f"cannot {verb} {name!r}: {reason}",
-        recoverable=True,
-    )
+
+    def decorate(work: Callable[..., ToolResult]) -> FunctionTool:
+        first = list(signature(work).parameters)[1]
+
+        @wraps(work)
+        def attempt(self: Any, *args: Any, **kwargs: Any) -> ToolResult:
+            try:
+                return work(self, *args, **kwargs)
+            except FileRefusal as error:
+                failed, code, reason = ToolResult.semantic_error, error.code, error.reason
+            except (OSError, UnicodeError) as error:
+                failed, code = ToolResult.execution_error, ""
+                reason = getattr(error, "strerror", None) or str(error)
+            name = args[0] if args else kwargs.get(first, ".")
+            code = code if code in codes else f"file_{verb}_failed"
+            text = f"cannot {verb} {name!r}: {reason}"
+            return failed(code=code, error=text, recoverable=True)
+
+        return function_tool(**spec)(attempt)
+
+    return decorate
 
 
 def read(files: Any, name: str, offset: int, limit: int, first: int = 0) -> ToolResult:
@@ -72,7 +79,8 @@ def changed(
         files.write_bytes(name, after, expected=before)
     known = {"path": str(name), "replacements": count, "sha256": _sha256(after)}
     output = f"edited {name}: {count} replaced" if output is None else output
-    changes = [_change(name, after, before)]
+    hashes = {"sha256_before": _sha256(before), "sha256_after": _sha256(after)}
+    changes = [{"path": str(name), "operation": "edit", **hashes}]
     return ToolResult(output=output, metadata=known, filesystem_changes=changes)
 
 
@@ -81,20 +89,15 @@ def written(files: Any, name: str, text: str, output: Any = None) -> ToolResult:
     data = text.encode("utf-8")
     files.write_bytes(name, data)
     output = f"wrote {name}: {len(data)} bytes" if output is None else output
-    return ToolResult(output=output, filesystem_changes=[_change(name, data)])
-
-
-def _change(name: str, after: bytes, before: bytes | None = None) -> dict[str, str | None]:
-    return {
-        "path": str(name),
-        "operation": "write" if before is None else "edit",
-        "sha256_before": None if before is None else _sha256(before),
-        "sha256_after": _sha256(after),
-    }
+    change = {"path": str(name), "operation": "write", "sha256_before": None}
+    return ToolResult(output=output, filesystem_changes=[{**change, "sha256_after": _sha256(data)}])
 
 
 def ran(
-    processes: Any, command: str, timeout: float, names: tuple[str, ...] = _STREAMS
+    processes: Any,
+    command: str,
+    timeout: float,
+    names: tuple[str, ...] = ("returncode", "stdout", "stderr"),
 ) -> ToolResult:
     """Run a command; of what ``Processes.run`` tells, ``names`` are the output."""
     try:
@@ -102,8 +105,10 @@ def ran(
     except (OSError, ValueError) as error:
         text = f"cannot run the command: {error}"
         return ToolResult.execution_error(code="command_failed", error=text)
-    told: dict[str, Any] = {"output": {name: done.get(name) for name in names}}
-    told["metadata"] = {"truncated": bool(done.get("truncated"))}
+    told: dict[str, Any] = {
+        "output": {name: done.get(name) for name in names},
+        "metadata": {"truncated": bool(done.get("truncated"))},
+    }
     if done["status"] == "success":
         return ToolResult(**told)
     if done["status"] != "error":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,24 +12,18 @@ from ...core.tool_result import ToolResult
 from .._folder import FileRefusal, Folder
 from .._text import edit_bytes, lines_of, replace_lines
 from ..env import Processes
-from ._files import EDITS, READS, attempt, changed, ran, read, written
+from ._files import EDITS, READS, changed, file_tool, ran, read, written
 from .web import HTMLExtractText, HTTPGet
 
 __all__ = ["CodingToolSet", "EditorToolSet", "ReadFile", "RunCommand", "WriteFile"]
 
 _Root = str | os.PathLike[str]
 _EDITOR = ("view", "create", "str_replace", "insert", "search", "replace_lines")
-_PROFILES = {
-    "editor": _EDITOR,
-    "full": ("Read", "Edit", *_EDITOR)
-    + ("read_file", "write_file", "append_file", "list_files", "run_command"),
-}
+_WHOLE = ("read_file", "write_file", "append_file", "list_files", "run_command")
+_PROFILES = {"editor": _EDITOR, "full": ("Read", "Edit", *_EDITOR, *_WHOLE)}
 _ABSENT = ("include_notebook", "include_tasks", "enable_lsp", "enable_tasks")
 _WEB = ("enable_web", "include_http_tools")
-_EXPOSE = ("expose_legacy_aliases", "expose_modern_names")
-_OPTIONS = (*_ABSENT, *_WEB, *_EXPOSE)
-_MOST_LISTED = 1000
-_MOST_MATCHES = 100
+_MOST_LISTED, _MOST_MATCHES = 1000, 100
 
 
 class CodingToolSet:
@@ -39,14 +32,9 @@ class CodingToolSet:
     ``shell_timeout`` is the time limit of a command in seconds. ``auto_approve=False``
     makes every tool that changes files or runs commands ask for approval. ``profile``
     is ``full``, or ``editor`` without ``Read``, ``Edit``, whole files and commands.
-    ``include_web`` (or ``enable_web``) adds ``HTTPGet`` and ``HTMLExtractText``.
-    ``expose_modern_names=False`` leaves ``Read`` and ``Edit`` out,
-    ``expose_legacy_aliases=False`` the others. Notebooks, tasks and language servers,
-    which QitOS has options for, are not here.
-
-    Raises:
-        NotADirectoryError: ``workspace_root`` is not an existing folder.
-        ValueError: An option that is not here is asked for, or the profile is unknown.
+    ``include_web`` (or ``enable_web``) adds ``HTTPGet`` and ``HTMLExtractText``. Raises
+    NotADirectoryError for no existing folder, and ValueError for an unknown profile and for
+    notebooks, tasks and language servers, which QitOS has options for and this has not.
     """
 
     name = "coding"
@@ -63,18 +51,16 @@ class CodingToolSet:
         **options: bool,
     ) -> None:
         for option, value in {"include_notebook": include_notebook, **options}.items():
-            if option not in _OPTIONS:
+            if option not in (*_ABSENT, *_WEB):
                 raise TypeError(f"CodingToolSet takes no option {option!r}")
             if value and option in _ABSENT:
                 raise ValueError(f"{option}={value!r}: qitos_min has no such tools, give False")
         if profile not in _PROFILES:
-            known = ", ".join(_PROFILES)
-            raise ValueError(f"unknown profile {profile!r}, expected one of {known}")
+            raise ValueError(f"unknown profile {profile!r}, expected one of {', '.join(_PROFILES)}")
         self._files = Folder(workspace_root)
         self._processes = Processes(self._files.root)
         self._timeout = shell_timeout
-        shown = {name: options.get(name, True) for name in _EXPOSE}
-        self._names = [n for n in _PROFILES[profile] if shown[_EXPOSE[n[0].isupper()]]]
+        self._names = _PROFILES[profile]
         self._web = include_web or any(options.get(name) for name in _WEB)
         self._auto_approve = auto_approve
 
@@ -82,10 +68,11 @@ class CodingToolSet:
         """The tools of this set."""
         found = [getattr(self, name) for name in self._names]
         if not self._auto_approve:
-            found = [tool if tool.spec.read_only else _asking(tool) for tool in found]
+            asking = [FunctionTool(t.func, replace(t.meta, needs_approval=True)) for t in found]
+            found = [a if a.spec.read_only else b for a, b in zip(found, asking)]
         return [*found, HTTPGet(), HTMLExtractText()] if self._web else found
 
-    @function_tool(**READS)
+    @file_tool("read", **READS)
     def Read(self, file_path: str, offset: int = 0, limit: int = 2000) -> ToolResult:
         """Read lines of a text file, each as its number, a tab and its text.
 
@@ -94,9 +81,9 @@ class CodingToolSet:
             offset: How many lines to skip, from 0.
             limit: How many lines to read at most, from 1.
         """
-        return attempt("read", file_path, lambda: read(self._files, file_path, offset, limit))
+        return read(self._files, file_path, offset, limit)
 
-    @function_tool(**EDITS)
+    @file_tool("edit", **EDITS)
     def Edit(
         self,
         file_path: str,
@@ -115,18 +102,10 @@ class CodingToolSet:
             replace_all: Replace every occurrence.
             expected_sha256: SHA-256 that the file must still have, in hexadecimal.
         """
+        options = (old_string, new_string, replace_all, expected_sha256)
+        return changed(self._files, file_path, lambda data: edit_bytes(data, *options))
 
-        def change(data: bytes) -> tuple[bytes, int]:
-            return edit_bytes(data, old_string, new_string, replace_all, expected_sha256)
-
-        return self._change(file_path, change, None)
-
-    def _change(
-        self, path: str, change: Callable[[bytes], tuple[bytes, int]], told: Any
-    ) -> ToolResult:
-        return attempt("edit", path, lambda: changed(self._files, path, change, told))
-
-    @function_tool(**READS)
+    @file_tool("read", **READS)
     def view(self, path: str, view_range: list[int] | None = None) -> ToolResult:
         """Show a text file, or the names in a folder.
 
@@ -134,135 +113,95 @@ class CodingToolSet:
             path: Path of the file or folder, inside the workspace.
             view_range: First and last line, from 1; -1 is the last of the file.
         """
+        if self._files.find(path).is_dir():
+            return self._list(path, "entries")
+        lines, _ = lines_of(self._files.read_bytes(path))
+        first, last = view_range if view_range and len(view_range) == 2 else (1, -1)
+        last = max(len(lines), 1) if last == -1 else last
+        if not 1 <= first <= last or len(view_range or (1, 2)) != 2:
+            raise FileRefusal("invalid_read_window", f"no range of lines: {view_range!r}")
+        shown = lines[first - 1 : last]
+        more = {"total_lines": len(lines), "has_more": last < len(lines)}
+        numbered = [{"line": n, "text": text} for n, text in enumerate(shown, first)]
+        told = _told(path=path, content="\n".join(shown), lines=numbered, **more)
+        return ToolResult(output=told)
 
-        def work() -> ToolResult:
-            if self._files.find(path).is_dir():
-                return self._list(path, "entries")
-            lines, _ = lines_of(self._files.read_bytes(path))
-            first, last = view_range if view_range and len(view_range) == 2 else (1, -1)
-            last = max(len(lines), 1) if last == -1 else last
-            if not 1 <= first <= last or len(view_range or (1, 2)) != 2:
-                raise FileRefusal("invalid_read_window", f"no range of lines: {view_range!r}")
-            shown = lines[first - 1 : last]
-            more = {"total_lines": len(lines), "has_more": last < len(lines)}
-            numbered = [{"line": n, "text": text} for n, text in enumerate(shown, first)]
-            return _success(path=path, content="\n".join(shown), lines=numbered, **more)
-
-        return attempt("read", path, work)
-
-    @function_tool(**EDITS)
+    @file_tool("write", **EDITS)
     def create(self, path: str, file_text: str = "") -> ToolResult:
         """Write a whole text file inside the workspace, new or not."""
-        return self._write(path, file_text, message=f"Created file: {path}")
+        size = len(file_text.encode("utf-8"))
+        told = _told(path=path, message=f"Created file: {path}", size=size)
+        return written(self._files, path, file_text, told)
 
-    @function_tool(**EDITS)
+    @file_tool("edit", **EDITS)
     def str_replace(self, path: str, old_str: str, new_str: str = "") -> ToolResult:
         """Replace a text that occurs once in a file, exactly as it is there."""
         told = _told(path=path, message=f"Replaced one occurrence in {path}")
-        return self._change(path, lambda data: edit_bytes(data, old_str, new_str), told)
+        return changed(self._files, path, lambda data: edit_bytes(data, old_str, new_str), told)
 
-    @function_tool(**EDITS)
+    @file_tool("edit", **EDITS)
     def insert(self, path: str, insert_line: int, new_str: str) -> ToolResult:
-        """Insert text as lines of its own into a file.
+        """Insert lines of text behind the line ``insert_line`` of a file, or (0) before all."""
+        lines = (insert_line + 1, insert_line)
+        told = _told(path=path, message=f"Inserted after line {insert_line} in {path}")
+        return changed(self._files, path, lambda data: replace_lines(data, *lines, new_str), told)
 
-        Args:
-            path: Path of the file, inside the workspace.
-            insert_line: Number of the line before the text, or 0 for the beginning.
-            new_str: The text.
-        """
-        at = insert_line
-        told = _told(path=path, message=f"Inserted after line {at} in {path}")
-        return self._change(path, lambda data: replace_lines(data, at + 1, at, new_str), told)
-
-    @function_tool(**EDITS)
+    @file_tool("edit", **EDITS)
     def replace_lines(
         self, path: str, start_line: int, end_line: int, replacement: str = ""
     ) -> ToolResult:
-        """Replace whole lines of a file, or remove them.
-
-        Args:
-            path: Path of the file, inside the workspace.
-            start_line: Number of the first line, from 1.
-            end_line: Number of the last line, which is replaced too.
-            replacement: The text to put in their place.
-        """
+        """Replace the lines ``start_line`` (from 1) to ``end_line`` of a file, or remove them."""
         told = _told(path=path, message=f"Replaced lines {start_line} to {end_line} in {path}")
-        end = end_line if end_line >= start_line else -1
-        return self._change(path, lambda d: replace_lines(d, start_line, end, replacement), told)
+        new = (start_line, end_line if end_line >= start_line else -1, replacement)
+        return changed(self._files, path, lambda data: replace_lines(data, *new), told)
 
-    @function_tool(**READS)
+    @file_tool("read", **READS)
     def search(self, path: str, keyword: str) -> ToolResult:
-        """Find the lines that hold a text, in a file or the files below a folder.
+        """Find the lines that hold a text in any case, in a file or the files below a folder."""
+        below = self._files.find(path).is_dir()
+        names = self._files.list_files(path, _MOST_LISTED) if below else [path]
+        found = []
+        for name in names:
+            try:
+                lines = lines_of(self._files.read_bytes(name))[0]
+            except (FileRefusal, OSError):
+                if not below:
+                    raise
+                continue  # Among others, binary files have no lines.
+            for number, text in enumerate(lines, 1):
+                if keyword.casefold() in text.casefold():
+                    found.append({"path": name, "line": number, "text": text})
+        cut = len(found) > _MOST_MATCHES or len(names) == _MOST_LISTED
+        more = {"match_count": len(found), "truncated": cut}
+        return ToolResult(output=_told(path=path, matches=found[:_MOST_MATCHES], **more))
 
-        Args:
-            path: Path of the file or folder, inside the workspace.
-            keyword: The text; upper and lower case are the same.
-        """
-
-        def work() -> ToolResult:
-            below = self._files.find(path).is_dir()
-            names = self._files.list_files(path, _MOST_LISTED) if below else [path]
-            found = [
-                {"path": name, "line": number, "text": text}
-                for name in names
-                for number, text in enumerate(self._lines_of(name, skip=below), 1)
-                if keyword.casefold() in text.casefold()
-            ]
-            cut = len(found) > _MOST_MATCHES or len(names) == _MOST_LISTED
-            more = {"match_count": len(found), "truncated": cut}
-            return _success(path=path, matches=found[:_MOST_MATCHES], **more)
-
-        return attempt("read", path, work)
-
-    def _lines_of(self, name: str, skip: bool) -> list[str]:
-        try:
-            return lines_of(self._files.read_bytes(name))[0]
-        except (FileRefusal, OSError):
-            if skip:
-                return []  # Among others, binary files have no lines.
-            raise
-
-    @function_tool(**READS)
+    @file_tool("read", **READS)
     def read_file(self, filename: str) -> ToolResult:
         """Read a whole text file inside the workspace."""
+        data = self._files.read_bytes(filename)
+        content = "\n".join(lines_of(data)[0])
+        return ToolResult(output=_told(path=filename, content=content, size=len(data)))
 
-        def work() -> ToolResult:
-            data = self._files.read_bytes(filename)
-            content = "\n".join(lines_of(data)[0])
-            return _success(path=filename, content=content, size=len(data))
-
-        return attempt("read", filename, work)
-
-    @function_tool(**EDITS)
+    @file_tool("write", **EDITS)
     def write_file(self, filename: str, content: str) -> ToolResult:
         """Write a whole text file inside the workspace, new or not."""
-        return self._write(filename, content)
+        told = _told(path=filename, size=len(content.encode("utf-8")))
+        return written(self._files, filename, content, told)
 
-    def _write(self, path: str, text: str, **more: str) -> ToolResult:
-        def work() -> ToolResult:
-            told = _told(path=path, **more, size=len(text.encode("utf-8")))
-            return written(self._files, path, text, told)
-
-        return attempt("write", path, work)
-
-    @function_tool(**EDITS)
+    @file_tool("write", **EDITS)
     def append_file(self, filename: str, content: str) -> ToolResult:
         """Add text to the end of a file, which is made if there is none."""
+        added = content.encode("utf-8")
+        told = _told(path=filename, appended_size=len(added))
+        with self._files.locked(filename):
+            if not self._files.exists(filename):
+                return written(self._files, filename, content, told)
+            return changed(self._files, filename, lambda data: (data + added, 1), told)
 
-        def work() -> ToolResult:
-            added = content.encode("utf-8")
-            told = _told(path=filename, appended_size=len(added))
-            with self._files.locked(filename):
-                if not self._files.exists(filename):
-                    return written(self._files, filename, content, told)
-                return changed(self._files, filename, lambda data: (data + added, 1), told)
-
-        return attempt("write", filename, work)
-
-    @function_tool(**READS)
+    @file_tool("list", **READS)
     def list_files(self, path: str = ".") -> ToolResult:
         """List what is in a folder inside the workspace."""
-        return attempt("list", path, lambda: self._list(path, "files"))
+        return self._list(path, "files")
 
     def _list(self, path: str, label: str) -> ToolResult:
         entries = sorted(self._files.find(path).iterdir())
@@ -270,7 +209,7 @@ class CodingToolSet:
             {"name": entry.name, "type": "directory" if entry.is_dir() else "file"}
             for entry in entries[:_MOST_LISTED]
         ]
-        return _success(path=path, count=len(entries), **{label: found})
+        return ToolResult(output=_told(path=path, count=len(entries), **{label: found}))
 
     @function_tool(permissions=ToolPermission(command=True))
     def run_command(self, command: str) -> ToolResult:
@@ -303,13 +242,5 @@ def RunCommand(workspace_root: _Root = ".", shell_timeout: float = 30) -> Functi
     return CodingToolSet(workspace_root, shell_timeout).run_command
 
 
-def _asking(tool: FunctionTool) -> FunctionTool:
-    return FunctionTool(tool.func, replace(tool.meta, needs_approval=True))
-
-
 def _told(**values: Any) -> dict[str, Any]:
     return {"status": "success", **values}
-
-
-def _success(**values: Any) -> ToolResult:
-    return ToolResult(output=_told(**values))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from html.parser import HTMLParser
@@ -49,13 +50,7 @@ class HTTPGet(BaseTool):
     def run(  # type: ignore[override]
         self, url: str, params: dict[str, Any] | None = None, headers: dict[str, str] | None = None
     ) -> ToolResult:
-        """Get one page.
-
-        Args:
-            url: Its address, which begins with http:// or https://.
-            params: Values for the query of the address.
-            headers: Further request headers.
-        """
+        """Get one page, whose address begins with http:// or https://; ``params`` join it."""
         if params:
             url += ("&" if urlsplit(url).query else "?") + urlencode(params, doseq=True)
         if not _is_web(url):
@@ -86,13 +81,7 @@ class HTMLExtractText(BaseTool):
     def run(  # type: ignore[override]
         self, html: str, max_chars: int = 20000, keep_links: bool = False
     ) -> dict[str, Any]:
-        """Take the text out of a page.
-
-        Args:
-            html: The page.
-            max_chars: How many characters to return at most.
-            keep_links: Write the address of a link behind its text, in brackets.
-        """
+        """Take up to ``max_chars`` characters of text out; ``keep_links`` writes addresses too."""
         reader = _Reader(keep_links)
         reader.feed(html)
         reader.close()
@@ -103,16 +92,11 @@ class HTMLExtractText(BaseTool):
 
 
 def _is_web(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname)
+    return bool(re.match(r"https?://([^/?#\[\]]|\[[0-9a-f:.]+\])", url, re.IGNORECASE))
 
 
 class _WebOnly(HTTPRedirectHandler):
     def redirect_request(self, request: Any, *args: Any) -> Request | None:
-        """The request for the new address, which is the last argument; None elsewhere."""
         return super().redirect_request(request, *args) if _is_web(args[-1]) else None
 
 
@@ -125,11 +109,11 @@ def _fetched(request: Request, timeout: float) -> dict[str, Any]:
             data += piece
             if time.monotonic() > end:
                 raise TimeoutError(f"no complete page within {timeout:g} s")
-    encoding = response.headers.get_content_charset("utf-8")
+    content = data[:_MOST_BYTES]
     try:
-        text = data[:_MOST_BYTES].decode(encoding, "replace")
+        text = content.decode(response.headers.get_content_charset("utf-8"), "replace")
     except LookupError:
-        text = data[:_MOST_BYTES].decode("utf-8", "replace")
+        text = content.decode("utf-8", "replace")
     return {
         "status": "success",
         "url": response.url,

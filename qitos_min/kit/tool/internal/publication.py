@@ -31,11 +31,9 @@ class _Output:
 
     target: Path
     body: bytes
-    mode: int
-    """Permission bits of a file that is new; a replaced one keeps its own."""
+    mode: int  # of a file that is new; a replaced one keeps its own
     ref: ArtifactRef
     replaces: bool
-    """Whether a file of this name is in the folder already."""
 
     def __post_init__(self) -> None:
         tag = uuid.uuid4().hex
@@ -46,7 +44,6 @@ class _Output:
         self.stuck = False
 
     def stage(self) -> None:
-        """Write the new file beside its place, and keep the old one."""
         write_new(self.new, self.body, self.target if self.replaces else None)
         if self.replaces:
             os.link(self.target, self.old)
@@ -70,7 +67,6 @@ class _Output:
             self.stuck = True
 
     def clean(self) -> None:
-        """Remove what lies beside the place."""
         for path in (self.new,) if self.stuck else (self.new, self.old):
             with suppress(OSError):
                 os.unlink(path)
@@ -79,13 +75,10 @@ class _Output:
 class SandboxPublicationTool(BaseTool):
     """Publishes files that its creator chose, for the input that its creator saw.
 
-    ``paths`` are names of regular files directly in the workspace. The call takes no
-    arguments, works only in a run whose environment is ``env``, and publishes all
-    files or none. ``env.artifact_store``, or ``artifact_resolver`` of the runtime
-    context, keeps each body. POSIX only.
-
-    Raises:
-        TypeError: ``env`` is no WorkspaceEnv, or ``paths`` is a single text.
+    ``paths`` are names of regular files directly in the workspace. The call takes no arguments,
+    works only where ``env`` is the environment, and publishes all or none (POSIX only).
+    ``env.artifact_store`` or the context's ``artifact_resolver`` keeps each body. TypeError
+    when ``env`` is no WorkspaceEnv, or ``paths`` a single text.
     """
 
     name = "publish_workspace"
@@ -122,13 +115,11 @@ class SandboxPublicationTool(BaseTool):
             state = {"effect_ref": effect, "effect_state": "rejected"}
             return ToolResult.execution_error(code="publication_failed", error=text, **state)
         except _RollbackFailed:
-            stuck = {
-                new.name: new.old.name if new.replaces else None for new in outputs if new.stuck
-            }
+            kept = {o.name: o.old.name if o.replaces else None for o in outputs if o.stuck}
             return ToolResult.execution_error(
                 code="publication_rollback_failed",
-                error=f"the publication stopped half way, not rolled back: {', '.join(stuck)}",
-                metadata={"kept": stuck},
+                error=f"the publication stopped half way, not rolled back: {', '.join(kept)}",
+                metadata={"kept": kept},
                 effect_ref=effect,
                 effect_state="unknown",
                 outcome_unknown=True,
@@ -148,56 +139,52 @@ class SandboxPublicationTool(BaseTool):
 
     def _publish(self, args: Any, context: dict[str, Any], outputs: list[_Output]) -> None:
         """All checks in their order, then the files; ``outputs`` are told meanwhile."""
-        self._require_authority(args, context)
-        store = self._env.artifact_store or context.get("artifact_resolver")
-        if store is None or not store.probe():
-            text = "no artifact store that can be written"
-            raise FileRefusal("artifact_store_unavailable", text)
-        for index, name in enumerate(self._paths):
-            if _path_fault(name) is None:
-                outputs += self._read_output(index, name, store.resolver_key)
-        _raise_first(_path_fault(name) for name in self._paths)
-        self._require_selection({new.name for new in outputs})
-        self._require_sources(*self._paths)
-        with _locked(self._env):
-            for new in outputs:
-                store.put(new.ref, new.body)
-            self._swap(outputs)
-
-    def _swap(self, outputs: list[_Output]) -> None:
-        """Put all files in their places, or none."""
-        try:
-            for put in (_Output.stage, _Output.publish):
-                for new in outputs:
-                    self._require_sources(new.name)
-                    put(new)
-        except BaseException as error:
-            for new in reversed(outputs):
-                new.undo()
-            if any(new.stuck for new in outputs):
-                raise _RollbackFailed from error
-            raise
-        finally:
-            for new in outputs:
-                new.clean()
-
-    def _require_authority(self, args: Any, context: dict[str, Any]) -> None:
-        env = self._env
+        env, paths = self._env, self._paths
         if args or context.get("env") is not env:
             text = "the call takes no arguments, and the environment it was made for"
             raise FileRefusal("publication_authority_mismatch", text)
         if env.processes.generation != self._generation:
-            text = "the environment was stopped after the approval"
-            raise FileRefusal("stale_generation", text)
+            raise FileRefusal("stale_generation", "the environment was stopped after the approval")
         if env.input_digest != self._digest:
             raise FileRefusal("publication_input_mismatch", "the environment has another input")
+        store = env.artifact_store or context.get("artifact_resolver")
+        if store is None or not store.probe():
+            text = "no artifact store that can be written"
+            raise FileRefusal("artifact_store_unavailable", text)
+        faults = [_path_fault(name) for name in paths]
+        for index, name in enumerate(paths):
+            if faults[index] is None and entry_of(env.files.root / name) != "absent":
+                outputs.append(self._read_output(index, name, store.resolver_key))
+        _raise_first(faults)
+        missing = sorted(set(paths) - {new.name for new in outputs})
+        if not paths or len({name.casefold() for name in paths}) < len(paths):
+            text = "name at least one file, each once"
+            raise FileRefusal("publication_selection_invalid", text)
+        if missing:
+            text = f"not in the workspace: {', '.join(missing)}"
+            raise FileRefusal("publication_selection_invalid", text)
+        self._require_sources(*paths)
+        with _locked(env):
+            for new in outputs:
+                store.put(new.ref, new.body)
+            try:
+                for put in (_Output.stage, _Output.publish):
+                    for new in outputs:
+                        self._require_sources(new.name)
+                        put(new)
+            except BaseException as error:
+                for new in reversed(outputs):
+                    new.undo()
+                if any(new.stuck for new in outputs):
+                    raise _RollbackFailed from error
+                raise
+            finally:
+                for new in outputs:
+                    new.clean()
 
-    def _read_output(self, index: int, name: str, resolver_key: str) -> list[_Output]:
-        """One file of the workspace, if there is one of this name."""
+    def _read_output(self, index: int, name: str, resolver_key: str) -> _Output:
         env, path = self._env, self._env.files.root / name
         entry = entry_of(path)
-        if entry == "absent":
-            return []
         regular = entry.startswith("file ") and env.files.root.resolve() == env.files.root
         body, mode = (read_regular(path), path.lstat().st_mode) if regular else (b"", 0)
         digest = hashlib.sha256(body).hexdigest()
@@ -214,63 +201,48 @@ class SandboxPublicationTool(BaseTool):
         )
         # What the source holds by then must be what was copied, or nothing.
         replaces = name in env.input_entries
-        return [_Output(env.source / name, body, mode & 0o777, ref, replaces)]
-
-    def _require_selection(self, found: set[str]) -> None:
-        missing = sorted(set(self._paths) - found)
-        distinct = {name.casefold() for name in self._paths}
-        text = f"not in the workspace: {', '.join(missing)}" if missing else ""
-        if not distinct or len(distinct) < len(self._paths):
-            text = "name at least one file, each once"
-        if text:
-            raise FileRefusal("publication_selection_invalid", text)
+        return _Output(env.source / name, body, mode & 0o777, ref, replaces)
 
     def _require_sources(self, *names: str) -> None:
         """Files of the source must be as they were copied."""
         source, inputs = self._env.source, self._env.input_entries
+        faults: list[_Fault] = []
         if source.resolve() != source:
             raise FileRefusal("publication_link_rejected", "the source became a link")
-        _raise_first(
-            _source_fault(name, entry_of(source / name), inputs.get(name, "absent"))
-            for name in names
-        )
+        for name in names:
+            entry = entry_of(source / name)
+            if entry.startswith("link "):
+                fault = 1, "publication_link_rejected", "a link in the source"
+            elif entry in ("folder", "special"):
+                fault = 2, "publication_special_file", "no regular file in the source"
+            elif entry != inputs.get(name, "absent"):
+                text = "changed in the source since the workspace was copied"
+                fault = 0, "publication_source_conflict", text
+            else:
+                continue
+            faults.append((fault[0], FileRefusal(*fault[1:], name)))
+        _raise_first(faults)
 
 
-_Fault = tuple[int, FileRefusal] | None
-"""Its rank among the faults of the other files, and the fault."""
+_Fault = tuple[int, FileRefusal] | None  # its rank among the faults of the other files
 
 
-def _raise_first(faults: Iterable[_Fault]) -> None:
-    found = [fault for fault in faults if fault is not None]
-    if found:
+def _raise_first(faults: list[_Fault]) -> None:
+    if found := [fault for fault in faults if fault is not None]:
         raise min(found, key=lambda fault: fault[0])[1]
 
 
 def _path_fault(name: Any) -> _Fault:
     parts = name.split("/") if isinstance(name, str) else [""]
-    told = f", got {name!r}"
     if any(part in ("", ".", "..") or "\\" in part or not part.isprintable() for part in parts):
-        text = "a path must be a plain relative one" + told
-        return 0, FileRefusal("publication_path_invalid", text)
-    if any(map(is_protected, parts)):
-        text = "a path must have no protected name" + told
-        return 1, FileRefusal("publication_protected_path", text)
-    if len(parts) > 1:
-        text = "a path must lie directly in the workspace" + told
-        return 2, FileRefusal("nested_publication_unsupported", text)
-    return None
-
-
-def _source_fault(name: str, entry: str, before: str) -> _Fault:
-    kind = entry.partition(" ")[0]
-    if kind == "link":
-        return 1, FileRefusal("publication_link_rejected", "a link in the source", name)
-    if kind in ("folder", "special"):
-        return 2, FileRefusal("publication_special_file", "no regular file in the source", name)
-    if entry == before:
+        rank, code, rule = 0, "publication_path_invalid", "be a plain relative one"
+    elif any(map(is_protected, parts)):
+        rank, code, rule = 1, "publication_protected_path", "have no protected name"
+    elif len(parts) > 1:
+        rank, code, rule = 2, "nested_publication_unsupported", "lie directly in the workspace"
+    else:
         return None
-    text = "changed in the source since the workspace was copied"
-    return 0, FileRefusal("publication_source_conflict", text, name)
+    return rank, FileRefusal(code, f"a path must {rule}, got {name!r}")
 
 
 @contextmanager

@@ -20,6 +20,7 @@ import snowl_compat
 from .core import Action, AgentModule, AgentRegistry, AgentSpec, Decision, StateSchema
 from .core import ToolMeta, ToolPermission, ToolRegistry, function_tool
 from .engine import CriticResult, Engine, RuntimeBudget, critic
+from .render import ClaudeStyleHook
 from .view import show, view
 
 __all__ = ["build_engine", "main"]
@@ -121,8 +122,11 @@ def no_guessing(state: WeatherState, decision: Decision, results: list[Any]) -> 
     )
 
 
-def build_engine(*, llm: Any = None, trace_writer: Any = None) -> Engine:
-    """Return the example's engine; with ``llm`` a model decides for both agents."""
+def build_engine(*, llm: Any = None, trace_writer: Any = None, shown: bool = False) -> Engine:
+    """Return the example's engine; with ``llm`` a model decides for both agents.
+
+    ``shown`` prints its steps to standard error as they go.
+    """
     tools = ToolRegistry().register(read_log).register(average)
     meta = ToolMeta(permissions=ToolPermission(network=True), needs_approval=True)
     tools.register(publish, meta=meta)
@@ -138,6 +142,7 @@ def build_engine(*, llm: Any = None, trace_writer: Any = None) -> Engine:
         agent_registry=agents,
         approval_callback=lambda name, args, spec: (True, "the example approves"),
         trace_writer=trace_writer,
+        render_hooks=[ClaudeStyleHook()] if shown else [],
     )
 
 
@@ -189,7 +194,7 @@ def _run_example(args: argparse.Namespace) -> int:
         writer = TraceWriter(args.trace)
     # What fails is said below, in one line.
     logging.getLogger("qitos_min").addHandler(logging.NullHandler())
-    engine = build_engine(llm=llm, trace_writer=writer)
+    engine = build_engine(llm=llm, trace_writer=writer, shown=sys.stderr.isatty())
     result = engine.run(TASK)
     text = snowl_compat.export_json(result, engine=engine, indent=2)
     sys.stdout.buffer.write(f"{text}\n".encode())

@@ -30,6 +30,25 @@ def strict(text):
     return json.loads(text, parse_constant=refuse)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminals")
+def test_a_terminal_sees_the_steps_as_they_go():
+    import pty
+
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "NO_COLOR": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "qitos_min"], cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=theirs
+    )
+    os.close(theirs)
+    shown = os.read(ours, 65536).decode()
+    os.close(ours)
+    assert strict(done.stdout)["step_count"] == 6
+    lines = shown.split("\r\n")
+    assert "Report how warm it was on average." in lines[0]
+    assert sum("read_log" in line or "average(" in line or "publish" in line for line in lines) >= 3
+    assert "\x1b" not in shown
+
+
 def test_the_example_shows_approval_retry_and_handoff():
     done = demo()
     assert (done.returncode, done.stderr) == (0, "")

@@ -645,11 +645,11 @@ class _Reading:
                 self.tell((place, "modified_prompt"), what)
             else:
                 row["details"] = {**row["details"], "modified_prompt": prompt}
-        if row["action"] not in _ACTIONS:
-            known = row["action"].strip().lower()
-            if known not in _ACTIONS:
-                self.wrong((place, "action"), "continue, stop or retry", row["action"])
-            row["action"] = known if known in _ACTIONS else row["action"]
+        known = row["action"].strip().lower()
+        if known in _ACTIONS:
+            row["action"] = known
+        else:
+            self.wrong((place, "action"), "continue, stop or retry", row["action"])
         return row
 
     def critic_rows(self, run: object, events: bool, critics: "list[str]") -> "_Found":
@@ -698,9 +698,8 @@ class _Reading:
 
     def handoff_row(self, event: object, place: "_Place", outer: "Any") -> "_Row":
         """The row of a START event, or of a handoff trace, which has no payload."""
-        step_id, body = self.step_id(event, place, outer), self.get(
-            event, "payload", place
-        )
+        step_id = self.step_id(event, place, outer)
+        body = self.get(event, "payload", place)
         if not _absent(body):
             event, place = body, (place, "payload")
         if not isinstance(event, Mapping) and not _has(event, *_EVENT):
@@ -918,8 +917,7 @@ def _parse(text: "str | bytes", path: str = "") -> "Any":
 def _bytes_of(path: str) -> bytes:
     """What a file holds, or standard input for ``-``."""
     try:
-        is_input = path == "-"
-        with open(0 if is_input else path, "rb", closefd=not is_input) as file:
+        with open(0 if path == "-" else path, "rb", closefd=path != "-") as file:
             return file.read()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
@@ -970,7 +968,7 @@ def _file_run(path: str) -> _Run:
             raise
     lines = _Lines(path, (), data)
     first = next((line for line in lines if isinstance(line, dict)), {})
-    if first.keys() >= _SECTIONS.keys():
+    if _is_whole(first):
         raise SnowlCompatError("expected one run, got a payload on each line", name)
     run = _Run({"events" if _has(first, *_EVENT[:2]) else "records": lines})
     run.bare = True
@@ -1062,11 +1060,15 @@ def _run_row(reading: _Reading, run: object, agent: str) -> "_Row":
     return reading.row(_RUN, {**values, "agent_name": agent or None}, (None, "run"))
 
 
+def _is_whole(value: object) -> bool:
+    return isinstance(value, dict) and value.keys() >= _SECTIONS.keys()
+
+
 def _text(source: object, extended: bool, reading: _Reading, **given: object) -> str:
     """The payload as text: json.loads of it is a copy that shares nothing."""
     run, engine, again = _as_run(source), given["engine"], False
-    if all(value is None for value in given.values()) and isinstance(run, dict):
-        again = run.keys() >= _SECTIONS.keys() and not validate_payload({**run})
+    if all(value is None for value in given.values()) and _is_whole(run):
+        again = not validate_payload({**run})
     if again:
         reading = _Reading()  # A payload reproduces itself: there is nothing to tell.
     reading.issues = [] if reading.issues is None else reading.issues
@@ -1197,11 +1199,14 @@ def dumps(payload: object, *, indent: "int | None" = None) -> str:
     each level, None for one line.
     """
     # Levels are counted from the fields of a payload's rows.
-    whole = isinstance(payload, dict) and payload.keys() >= _SECTIONS.keys()
-    level, is_json = -2 if whole else 1, type(payload) in (dict, list)
+    level, is_json = -2 if _is_whole(payload) else 1, type(payload) in (dict, list)
     text = _strict_text(payload, level) if is_json else None
     if text is None:
         text = _encode(_Reading().convert(payload, None, level))
+    return _indented(text, indent)
+
+
+def _indented(text: str, indent: "int | None") -> str:
     if indent is None:
         return text
     return json.dumps(json.loads(text), ensure_ascii=False, indent=indent)
@@ -1227,7 +1232,7 @@ def export_json(
     given = {"engine": engine, "tool_registry": tool_registry, "events": events}
     given.update(engine_config=engine_config, tool_permissions=tool_permissions)
     text = _text(source, extended, _Reading(issues, strict), **given)
-    return text if indent is None else dumps(json.loads(text), indent=indent)
+    return _indented(text, indent)
 
 
 def load_payload(source: "str | bytes | Mapping[str, Any]") -> "Payload":

@@ -13,6 +13,7 @@ import typing
 from typing import Annotated, Any, Dict, List, Literal, NewType, Optional, Union
 
 import pytest
+from enums import Level, Mode, Shape
 
 from qitos_min.core._json_schema import check_value
 from qitos_min.core.tool import FunctionTool
@@ -27,21 +28,6 @@ from qitos_min.core.tool_schema import (
 def schema_of(func):
     """The JSON schema of all arguments of a function."""
     return CallSignature.of(func).schema
-
-
-class Mode(str, enum.Enum):
-    FAST = "fast"
-    SLOW = "slow"
-
-
-class Level(enum.IntEnum):
-    LOW = 1
-    HIGH = 2
-
-
-class Shape(enum.Enum):
-    POINT = (0, 0)
-    LINE = (0, 1)
 
 
 class Odd(enum.Enum):

@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import json
 import random
 import typing
 from typing import Annotated, Any, Optional, Union
 
 import pytest
+from enums import Level, Mode, Shape
 
 from qitos_min.core._contract import detach_json
 from qitos_min.core._json_schema import check_value
 from qitos_min.core._typed import form_of
 from qitos_min.core.tool import FunctionTool
 from qitos_min.core.tool_schema import type_to_json_schema
-
-
-class Mode(str, enum.Enum):
-    FAST = "fast"
-    SLOW = "slow"
-
-
-class Level(enum.IntEnum):
-    LOW = 1
-    HIGH = 2
-
-
-class Shape(enum.Enum):
-    POINT = (0, 0)
-    LINE = (0, 1)
 
 
 @dataclasses.dataclass

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, NewType, Optional, Union
 
 import pytest
+from enums import Level, Mode
 from engine_doubles import as_json
 
 from tool_results import result_of
@@ -25,16 +26,6 @@ from qitos_min.core._json import to_json_value
 from qitos_min.core._kinds import Misfit
 from qitos_min.core._typed import form_of
 from qitos_min.core.tool_schema import CallSignature, type_to_json_schema
-
-
-class Mode(str, enum.Enum):
-    FAST = "fast"
-    SLOW = "slow"
-
-
-class Level(enum.IntEnum):
-    LOW = 1
-    HIGH = 2
 
 
 class Right(enum.IntFlag):

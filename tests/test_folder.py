@@ -192,7 +192,7 @@ class ChangingFiles:
     [
         ("sub", "../ws-evil", "file_edit_failed"),
         ("sub/x", "../../ws-evil/x", "file_edit_failed"),
-        ("sub/x", "other", "stale_file"),
+        ("sub/x", "other", "text_not_found"),
         ("sub/x", "nowhere", "file_edit_failed"),
     ],
 )
@@ -215,7 +215,7 @@ def test_a_path_that_leads_elsewhere_while_editing_is_not_followed(
     class Tools:
         @file_tool("edit")
         def edit(self, name: str):
-            return changed(files, name, lambda data: edit_bytes(data, "secret", "public"))
+            return changed(files, name, edit_bytes, "secret", "public")
 
     registry = ToolRegistry().register(Tools().edit)
     result = registry.execute(Action("edit", {"name": "sub/x"}))
@@ -266,7 +266,7 @@ def test_a_write_that_fails_leaves_the_old_file_alone(tmp_path, what, modes, rea
         assert stat.S_IMODE(path.stat().st_mode) == modes[1]
 
 
-@pytest.mark.parametrize("step", ["fsync", "replace", "utime"])
+@pytest.mark.parametrize("step", ["fsync", "replace", "chmod"])
 @pytest.mark.parametrize(
     "failure, reason",
     [

@@ -24,10 +24,11 @@ from qitos_min.core.decision import Decision
 from qitos_min.core.state import StateSchema
 from qitos_min.core.tool_registry import ToolRegistry
 from qitos_min.core.tool_result import ToolResult
-from qitos_min.kit import compose
+from qitos_min.kit import _folder, compose
 from qitos_min.kit.artifact import FileArtifactStore
 from qitos_min.kit.env import HostEnv, WorkspaceEnv
 from qitos_min.kit.tool import CodingToolSet, EnvToolSet
+from qitos_min.kit.tool.internal import publication
 from qitos_min.kit.tool.internal.publication import SandboxPublicationTool
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
@@ -259,7 +260,7 @@ def test_the_first_of_several_faults_is_told(source, env, monkeypatch, first):
         busy.start()
         while not env.processes.running:
             time.sleep(0.01)
-    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setattr(publication, "_POSIX", False)
     context = {"env": None if "publication_authority_mismatch" in faults else env}
     before = files(source)
     result = tool.execute({}, context)
@@ -345,7 +346,7 @@ def test_an_output_must_be_a_regular_file(source, env, make):
         "folder": path.mkdir,
         "pipe": lambda: os.mkfifo(path),
     }[make]()
-    words = "'out': not one unchanging regular file"
+    words = "'out': not one regular file"
     assert refused(publish(env, "out"), "publication_output_conflict", words)
     assert files(source) == SOURCE
 
@@ -355,7 +356,7 @@ def test_an_output_must_be_in_the_copy_itself(source, env, tmp_path):
     root.rename(root.with_name("moved"))
     root.symlink_to(tmp_path)
     (tmp_path / "report.txt").write_bytes(b"not from the copy")
-    words = "'report.txt': not one unchanging regular file"
+    words = "'report.txt': not one regular file"
     assert refused(publish(env, "report.txt"), "publication_output_conflict", words)
     assert files(source) == SOURCE
 
@@ -478,14 +479,11 @@ def test_a_special_file_in_the_source_is_left_alone(source, env, make):
     assert refused(publish(env, "new.txt"), "publication_special_file", words)
 
 
-def test_publications_of_one_source_take_turns(source, env):
-    import fcntl
-
-    descriptor = os.open(source, os.O_RDONLY)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
+def test_publications_of_one_source_take_turns(source, env, monkeypatch):
+    monkeypatch.setattr(_folder, "_LOCK_WAIT_S", 0.05)
     words = "the workspace is in use"
-    assert refused(publish(env, "report.txt"), "publication_workspace_busy", words)
-    os.close(descriptor)
+    with _folder.lock_of(source):
+        assert refused(publish(env, "report.txt"), "publication_workspace_busy", words)
     assert publish(env, "report.txt").is_success
 
 
@@ -502,7 +500,7 @@ def test_a_running_command_keeps_the_workspace_busy(env):
 
 
 def test_a_system_without_posix_locks_is_refused(source, env, monkeypatch):
-    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setattr(publication, "_POSIX", False)
     words = "publication needs a POSIX system"
     result = publish(env, "report.txt")
     assert refused(result, "publication_platform_unsupported", words)

@@ -14,7 +14,6 @@ import shutil
 import stat
 import sys
 import tempfile
-import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -26,7 +25,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-__all__ = ["FileRefusal", "Folder", "is_protected", "lock_of", "read_regular", "write_new"]
+__all__ = ["FileRefusal", "Folder", "beside", "is_protected", "lock_of", "read_regular"]
 
 _PROTECTED = frozenset(
     ".aws .azure .docker .env .git .git-credentials .gnupg .hg .kube .netrc .npmrc"
@@ -66,20 +65,26 @@ def read_regular(path: Path, most: int = -1) -> bytes:
         return stream.read(most)
 
 
-def write_new(path: Path, data: bytes, like: Path | None) -> None:
-    """Write a file that must not exist yet, with owner, mode and so on of ``like``."""
-    descriptor = os.open(path, _CREATE, 0o600 if like else 0o666)
-    with open(descriptor, "wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(descriptor)
-    if like is not None:
-        wanted, made = like.stat(), path.stat()
-        if (wanted.st_uid, wanted.st_gid) != (made.st_uid, made.st_gid):
-            with suppress(PermissionError):  # only root may give a file away
-                os.chown(path, wanted.st_uid, wanted.st_gid)
-        shutil.copystat(like, path)
-        os.utime(path)
+@contextmanager
+def beside(path: Path, data: bytes, like: Path | None = None) -> Iterator[Path]:
+    """A file in the same folder, with owner and mode of ``like``; gone at the end or renamed."""
+    new = path.with_name(f".{uuid.uuid4().hex}.tmp")
+    try:
+        descriptor = os.open(new, _CREATE, 0o600 if like else 0o666)
+        with open(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(descriptor)
+        if like is not None:
+            wanted, made = like.stat(), new.stat()
+            if (wanted.st_uid, wanted.st_gid) != (made.st_uid, made.st_gid):
+                with suppress(PermissionError):  # only root may give a file away
+                    os.chown(new, wanted.st_uid, wanted.st_gid)
+            shutil.copymode(like, new)
+        yield new
+    finally:
+        with suppress(OSError):
+            new.unlink()
 
 
 class Folder:
@@ -96,7 +101,6 @@ class Folder:
             text = f"workspace root {os.fspath(root)!r} is not an existing folder"
             raise NotADirectoryError(text)
         self._protect = protect
-        self._mine = threading.local()
 
     def find(self, name: _Name) -> Path:
         """The real path behind ``name``, which need not exist."""
@@ -125,26 +129,11 @@ class Folder:
         """The content of a UTF-8 file, line ends as they are."""
         return self.read_bytes(name).decode("utf-8")
 
-    @contextmanager
-    def locked(self, name: _Name) -> Iterator[None]:
-        """Keep other writers, not commands, away from the folder of a file, if it exists.
-
-        The thread inside may enter again. Raises ``TimeoutError`` when others stay for 10 s.
-        """
-        folder = self.find(name).parent
-        mine = vars(self._mine).setdefault("folders", set())
-        if folder in mine or not folder.is_dir():
-            yield
-            return
-        with lock_of(folder):
-            mine.add(folder)
-            try:
-                yield
-            finally:
-                mine.discard(folder)
-
     def write_bytes(self, name: _Name, data: bytes, *, expected: bytes | None = None) -> None:
-        """Give a file, which must hold ``expected`` if given, new content; make its folder."""
+        """Give a file, which must hold ``expected`` if given, new content; make its folder.
+
+        Raises ``TimeoutError`` when other writers keep its folder locked for 10 s.
+        """
         path = self.find(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         replaces = expected is not None or path.exists()
@@ -152,17 +141,11 @@ class Folder:
             raise OSError(errno.EINVAL, "not a regular file", str(name))
         if replaces and not os.access(path, os.W_OK):
             raise OSError(errno.EACCES, "read-only file", str(name))
-        temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
-        try:
-            write_new(temporary, data, path if replaces else None)
-            with self.locked(name):
-                moved = self.find(name) != path
-                if moved or (expected is not None and read_regular(path) != expected):
-                    raise FileRefusal("stale_file", "file changed while it was written", name)
-                os.replace(temporary, path)
-        finally:
-            with suppress(OSError):
-                temporary.unlink()
+        with beside(path, data, path if replaces else None) as new, lock_of(path.parent):
+            moved = self.find(name) != path
+            if moved or (expected is not None and read_regular(path) != expected):
+                raise FileRefusal("stale_file", "file changed while it was written", name)
+            os.replace(new, path)
 
     def write_text(self, name: _Name, content: str) -> None:
         """Give a file new content as UTF-8, line ends as they are."""
@@ -189,48 +172,28 @@ class Folder:
 
 @contextmanager
 def lock_of(folder: Path) -> Iterator[None]:
-    """Hold the system's lock of a folder, which ends with the process that has it.
+    """Hold the lock of a folder, which ends with the process that has it.
 
-    Where a folder cannot be locked, as on Windows, a file among the temporary ones is.
-    Raises ``TimeoutError`` when others hold it for 10 seconds, OSError if none can be locked.
+    One of 256 files for temporary files' place stands for it: folders may share one.
+    Raises ``TimeoutError`` when others hold it for 10 seconds.
     """
-    end, descriptor, held = time.monotonic() + _LOCK_WAIT_S, -1, False
-    if sys.platform != "win32":
-        # Some folders can be written to and not read, some file systems lock no folders.
-        with suppress(OSError):
-            descriptor = os.open(folder, os.O_RDONLY)
-            try:
-                held = _lock(descriptor)
-            except OSError:
-                os.close(descriptor)
-                descriptor = -1
-    descriptor = _open_file(folder) if descriptor < 0 else descriptor
+    number = hashlib.sha256(os.fsencode(os.path.normcase(folder))).hexdigest()[:2]
+    user = getattr(os, "getuid", int)()  # nobody can write to another user's file
+    path = Path(tempfile.gettempdir()) / f"qitos-{user}-{number}.lock"
+    end = time.monotonic() + _LOCK_WAIT_S
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _PLAIN, 0o600)
     try:
-        while not (held := held or _lock(descriptor)):
+        while not _lock(descriptor):
             if time.monotonic() >= end:
                 text = f"another writer has kept its folder locked for {_LOCK_WAIT_S:g} s"
                 raise TimeoutError(errno.ETIMEDOUT, text, str(folder))
             time.sleep(0.005)
-        yield
-    finally:
-        if held:  # A child process may have the descriptor too: closing is not enough.
+        try:
+            yield
+        finally:  # A child process may have the descriptor too: closing is not enough.
             _lock(descriptor, False)
+    finally:
         os.close(descriptor)
-
-
-def _open_file(folder: Path) -> int:
-    """The file that stands for a folder, for every user: Linux lets nobody "create" a
-    file of another user in a shared folder."""
-    name = hashlib.sha256(os.fsencode(os.path.normcase(folder))).hexdigest()[:32]
-    path = Path(tempfile.gettempdir()) / f"qitos-{name}.lock"
-    flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
-    try:
-        return os.open(path, flags)
-    except FileNotFoundError:
-        descriptor = os.open(path, flags | os.O_CREAT, 0o666)
-        with suppress(OSError):
-            os.chmod(path, 0o666)  # whatever the umask
-        return descriptor
 
 
 def _lock(descriptor: int, take: bool = True) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..core._shorten import summary
 from ..core.artifact import ArtifactContractError, ArtifactRef
-from ._folder import read_regular
+from ._folder import beside, read_regular
 
 __all__ = ["FileArtifactStore", "ResolvedArtifact"]
 

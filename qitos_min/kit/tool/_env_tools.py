@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.tool import FunctionTool, ToolPermission
+from ...core.tool import FunctionTool
 from ...core.tool_result import ToolResult
 from .._folder import FileRefusal
 from .._text import edit_bytes
-from ._files import EDITS, READS, changed, file_tool, ran, read, written
+from ._files import changed, file_tool, ran, read, written
 
 __all__ = ["EnvToolSet"]
 
 _Context = dict[str, Any] | None
-_FILE: dict[str, Any] = {"required_ops": ["file"]}
 
 
 class EnvToolSet:
@@ -30,7 +29,7 @@ class EnvToolSet:
         files = [self.read_file, self.edit_file, self.write_file, self.list_files]
         return [*files, self.run_command]
 
-    @file_tool("read", paths=True, **READS, **_FILE)
+    @file_tool("read", ops="file")
     def read_file(
         self,
         path: str,
@@ -47,7 +46,7 @@ class EnvToolSet:
         """
         return read(_ops(runtime_context, "file"), path, line_offset, line_limit, 1)
 
-    @file_tool("edit", paths=True, **EDITS, **_FILE)
+    @file_tool("edit", ops="file")
     def edit_file(
         self,
         path: str,
@@ -66,15 +65,15 @@ class EnvToolSet:
             expected_sha256: SHA-256 that the file must still have, in hexadecimal.
             replace_all: Replace every occurrence.
         """
-        files, options = _ops(runtime_context, "file"), (replace_all, expected_sha256)
-        return changed(files, path, lambda data: edit_bytes(data, old_text, replacement, *options))
+        files, texts = _ops(runtime_context, "file"), (old_text, replacement)
+        return changed(files, path, edit_bytes, *texts, replace_all, expected_sha256)
 
-    @file_tool("write", paths=True, permissions=ToolPermission(filesystem_write=True), **_FILE)
+    @file_tool("write", ops="file")
     def write_file(self, path: str, content: str, runtime_context: _Context = None) -> ToolResult:
         """Write a whole text file as UTF-8, new or not; missing folders are made."""
         return written(_ops(runtime_context, "file"), path, content)
 
-    @file_tool("list", paths=True, **READS, **_FILE)
+    @file_tool("list", ops="file")
     def list_files(
         self, path: str = ".", limit: int = 200, runtime_context: _Context = None
     ) -> ToolResult:
@@ -85,9 +84,7 @@ class EnvToolSet:
         found = files.list_files(path, limit + 1)
         return ToolResult(output=found[:limit], metadata={"has_more": len(found) > limit})
 
-    @file_tool(
-        "run", paths=True, permissions=ToolPermission(command=True), required_ops=["process"]
-    )
+    @file_tool("run", ops="process")
     def run_command(
         self, command: str, timeout: float = 30, runtime_context: _Context = None
     ) -> ToolResult:

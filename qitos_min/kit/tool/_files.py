@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import wraps
 from inspect import signature
 from typing import Any
@@ -15,29 +14,31 @@ from ...core.tool_result import ToolResult
 from .._folder import FileRefusal
 from .._text import select_lines
 
-__all__ = ["EDITS", "READS", "changed", "file_tool", "ran", "read", "written"]
+__all__ = ["changed", "file_tool", "outcome", "ran", "read", "written"]
 
-READS: dict[str, Any] = {
+_READ: dict[str, Any] = {
     "read_only": True,
     "concurrency_safe": True,
     "permissions": ToolPermission(filesystem_read=True),
 }
-EDITS: dict[str, Any] = {"permissions": ToolPermission(filesystem_read=True, filesystem_write=True)}
+_EDIT = {"permissions": ToolPermission(filesystem_read=True, filesystem_write=True)}
+_RUN = {"permissions": ToolPermission(command=True)}
+_TRAITS = {"read": _READ, "list": _READ, "edit": _EDIT, "write": _EDIT, "run": _RUN}
+_CODES = {"ambiguous_edit", "invalid_edit", "invalid_read_window", "stale_file", "text_not_found"}
+_ENV_CODES = {"env_required", "path_outside_workspace", "protected_path"}
+_TOLD = ("status", "command", "returncode", "stdout", "stderr")
+_TRIES = 200
 
-_CODES = {
-    "read": ("invalid_read_window",),
-    "edit": ("ambiguous_edit", "invalid_edit", "stale_file", "text_not_found"),
-}
-_PATH_CODES = ("env_required", "path_outside_workspace", "protected_path")
 
+def file_tool(verb: str, *, ops: str | None = None) -> Callable[[Any], FunctionTool]:
+    """``function_tool`` for a method whose first parameter names a file, or is a command.
 
-def file_tool(verb: str, *, paths: bool = False, **spec: Any) -> Callable[[Any], FunctionTool]:
-    """``function_tool`` for a method whose first parameter names a file.
-
-    What could not be carried out is an error result: ``file_<verb>_failed`` if the refusal has
-    no code for this verb, as those of a path have with ``paths`` only.
+    What could not be carried out is an error result: ``file_<verb>_failed`` unless the refusal
+    has a code of its own, as those of a path have for tools of an environment with ``ops`` only.
     """
-    codes = _CODES.get(verb, ()) + (_PATH_CODES if paths else ())
+    traits = {**_TRAITS[verb], "required_ops": [ops] if ops else []}
+    codes = _CODES | _ENV_CODES if ops else _CODES
+    failing = "command_failed" if verb == "run" else f"file_{verb}_failed"
 
     def decorate(work: Callable[..., ToolResult]) -> FunctionTool:
         first = list(signature(work).parameters)[1]
@@ -48,15 +49,14 @@ def file_tool(verb: str, *, paths: bool = False, **spec: Any) -> Callable[[Any],
                 return work(self, *args, **kwargs)
             except FileRefusal as error:
                 failed, code, reason = ToolResult.semantic_error, error.code, error.reason
-            except (OSError, UnicodeError) as error:
+            except (OSError, ValueError) as error:
                 failed, code = ToolResult.execution_error, ""
                 reason = getattr(error, "strerror", None) or str(error)
             name = args[0] if args else kwargs.get(first, ".")
-            code = code if code in codes else f"file_{verb}_failed"
-            text = f"cannot {verb} {name!r}: {reason}"
-            return failed(code=code, error=text, recoverable=True)
+            code = code if code in codes else failing
+            return failed(code=code, error=f"cannot {verb} {name!r}: {reason}", recoverable=True)
 
-        return function_tool(**spec)(attempt)
+        return function_tool(**traits)(attempt)
 
     return decorate
 
@@ -69,44 +69,52 @@ def read(files: Any, name: str, offset: int, limit: int, first: int = 0) -> Tool
 
 
 def changed(
-    files: Any, name: str, change: Callable[[bytes], tuple[bytes, int]], output: Any = None
+    files: Any,
+    name: str,
+    change: Callable[..., tuple[bytes, int]],
+    *args: Any,
+    told: dict[str, Any] | None = None,
 ) -> ToolResult:
-    """Give a file what ``change`` makes of its content, and the number of places."""
-    # Environments of others may have no lock; the check on writing stays to them.
-    with getattr(files, "locked", nullcontext)(name):
+    """Give a file what ``change`` makes of its content and ``args``; it tells how many places."""
+    for left in reversed(range(_TRIES)):
         before = files.read_bytes(name)
-        after, count = change(before)
-        files.write_bytes(name, after, expected=before)
-    known = {"path": str(name), "replacements": count, "sha256": _sha256(after)}
-    output = f"edited {name}: {count} replaced" if output is None else output
-    hashes = {"sha256_before": _sha256(before), "sha256_after": _sha256(after)}
-    changes = [{"path": str(name), "operation": "edit", **hashes}]
-    return ToolResult(output=output, metadata=known, filesystem_changes=changes)
+        after, count = change(before, *args)
+        try:
+            files.write_bytes(name, after, expected=before)
+            break
+        except FileRefusal as error:
+            if error.code != "stale_file" or not left:
+                raise  # else another writer was faster, and its content is changed next
+    digest = _sha256(after)
+    row = {"operation": "edit", "sha256_before": _sha256(before), "sha256_after": digest}
+    return ToolResult(
+        output=f"edited {name}: {count} replaced" if told is None else outcome(name, **told),
+        metadata={"path": str(name), "replacements": count, "sha256": digest},
+        filesystem_changes=[{"path": str(name), **row}],
+    )
 
 
-def written(files: Any, name: str, text: str, output: Any = None) -> ToolResult:
+def written(files: Any, name: str, text: str, *, told: bool = False) -> ToolResult:
     """Write a whole file, new or not."""
     data = text.encode("utf-8")
     files.write_bytes(name, data)
-    output = f"wrote {name}: {len(data)} bytes" if output is None else output
-    change = {"path": str(name), "operation": "write", "sha256_before": None}
-    return ToolResult(output=output, filesystem_changes=[{**change, "sha256_after": _sha256(data)}])
+    row = {"operation": "write", "sha256_before": None, "sha256_after": _sha256(data)}
+    return ToolResult(
+        output=outcome(name, size=len(data)) if told else f"wrote {name}: {len(data)} bytes",
+        filesystem_changes=[{"path": str(name), **row}],
+    )
 
 
-def ran(
-    processes: Any,
-    command: str,
-    timeout: float,
-    names: tuple[str, ...] = ("returncode", "stdout", "stderr"),
-) -> ToolResult:
-    """Run a command; of what ``Processes.run`` tells, ``names`` are the output."""
-    try:
-        done = processes.run(command, timeout=timeout)
-    except (OSError, ValueError) as error:
-        text = f"cannot run the command: {error}"
-        return ToolResult.execution_error(code="command_failed", error=text)
+def outcome(path: str, **values: Any) -> dict[str, Any]:
+    """The output of the tools that QitOS has and whose results agents read as a dict."""
+    return {"status": "success", "path": path, **values}
+
+
+def ran(processes: Any, command: str, timeout: float) -> ToolResult:
+    """Run a command; what came of it and what it printed."""
+    done = processes.run(command, timeout=timeout)
     told: dict[str, Any] = {
-        "output": {name: done.get(name) for name in names},
+        "output": {name: done.get(name) for name in _TOLD},
         "metadata": {"truncated": bool(done.get("truncated"))},
     }
     if done["status"] == "success":

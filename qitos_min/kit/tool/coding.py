@@ -6,13 +6,12 @@ import os
 from dataclasses import replace
 from typing import Any
 
-from ...core.function_tool_decorator import function_tool
-from ...core.tool import FunctionTool, ToolPermission
+from ...core.tool import FunctionTool
 from ...core.tool_result import ToolResult
 from .._folder import FileRefusal, Folder
 from .._text import edit_bytes, lines_of, replace_lines
 from ..env import Processes
-from ._files import EDITS, READS, changed, file_tool, ran, read, written
+from ._files import changed, file_tool, outcome, ran, read, written
 from .web import HTMLExtractText, HTTPGet
 
 __all__ = ["CodingToolSet", "EditorToolSet", "ReadFile", "RunCommand", "WriteFile"]
@@ -72,7 +71,7 @@ class CodingToolSet:
             found = [a if a.spec.read_only else b for a, b in zip(found, asking)]
         return [*found, HTTPGet(), HTMLExtractText()] if self._web else found
 
-    @file_tool("read", **READS)
+    @file_tool("read")
     def Read(self, file_path: str, offset: int = 0, limit: int = 2000) -> ToolResult:
         """Read lines of a text file, each as its number, a tab and its text.
 
@@ -83,7 +82,7 @@ class CodingToolSet:
         """
         return read(self._files, file_path, offset, limit)
 
-    @file_tool("edit", **EDITS)
+    @file_tool("edit")
     def Edit(
         self,
         file_path: str,
@@ -102,10 +101,10 @@ class CodingToolSet:
             replace_all: Replace every occurrence.
             expected_sha256: SHA-256 that the file must still have, in hexadecimal.
         """
-        options = (old_string, new_string, replace_all, expected_sha256)
-        return changed(self._files, file_path, lambda data: edit_bytes(data, *options))
+        options = old_string, new_string, replace_all, expected_sha256
+        return changed(self._files, file_path, edit_bytes, *options)
 
-    @file_tool("read", **READS)
+    @file_tool("read")
     def view(self, path: str, view_range: list[int] | None = None) -> ToolResult:
         """Show a text file, or the names in a folder.
 
@@ -115,47 +114,42 @@ class CodingToolSet:
         """
         if self._files.find(path).is_dir():
             return self._list(path, "entries")
-        lines, _ = lines_of(self._files.read_bytes(path))
+        lines = lines_of(self._files.read_bytes(path))
         first, last = view_range if view_range and len(view_range) == 2 else (1, -1)
         last = max(len(lines), 1) if last == -1 else last
         if not 1 <= first <= last or len(view_range or (1, 2)) != 2:
             raise FileRefusal("invalid_read_window", f"no range of lines: {view_range!r}")
         shown = lines[first - 1 : last]
-        more = {"total_lines": len(lines), "has_more": last < len(lines)}
         numbered = [{"line": n, "text": text} for n, text in enumerate(shown, first)]
-        told = _told(path=path, content="\n".join(shown), lines=numbered, **more)
-        return ToolResult(output=told)
+        more = {"total_lines": len(lines), "has_more": last < len(lines)}
+        return ToolResult(output=outcome(path, content="\n".join(shown), lines=numbered, **more))
 
-    @file_tool("write", **EDITS)
+    @file_tool("write")
     def create(self, path: str, file_text: str = "") -> ToolResult:
         """Write a whole text file inside the workspace, new or not."""
-        size = len(file_text.encode("utf-8"))
-        told = _told(path=path, message=f"Created file: {path}", size=size)
-        return written(self._files, path, file_text, told)
+        return written(self._files, path, file_text, told=True)
 
-    @file_tool("edit", **EDITS)
+    @file_tool("edit")
     def str_replace(self, path: str, old_str: str, new_str: str = "") -> ToolResult:
         """Replace a text that occurs once in a file, exactly as it is there."""
-        told = _told(path=path, message=f"Replaced one occurrence in {path}")
-        return changed(self._files, path, lambda data: edit_bytes(data, old_str, new_str), told)
+        return changed(self._files, path, edit_bytes, old_str, new_str, told={})
 
-    @file_tool("edit", **EDITS)
+    @file_tool("edit")
     def insert(self, path: str, insert_line: int, new_str: str) -> ToolResult:
         """Insert lines of text behind the line ``insert_line`` of a file, or (0) before all."""
-        lines = (insert_line + 1, insert_line)
-        told = _told(path=path, message=f"Inserted after line {insert_line} in {path}")
-        return changed(self._files, path, lambda data: replace_lines(data, *lines, new_str), told)
+        where = insert_line + 1, insert_line
+        return changed(self._files, path, replace_lines, *where, new_str, told={})
 
-    @file_tool("edit", **EDITS)
+    @file_tool("edit")
     def replace_lines(
         self, path: str, start_line: int, end_line: int, replacement: str = ""
     ) -> ToolResult:
         """Replace the lines ``start_line`` (from 1) to ``end_line`` of a file, or remove them."""
-        told = _told(path=path, message=f"Replaced lines {start_line} to {end_line} in {path}")
-        new = (start_line, end_line if end_line >= start_line else -1, replacement)
-        return changed(self._files, path, lambda data: replace_lines(data, *new), told)
+        end = end_line if end_line >= start_line else -1  # an insertion to ``replace_lines``
+        where = start_line, end, replacement
+        return changed(self._files, path, replace_lines, *where, told={})
 
-    @file_tool("read", **READS)
+    @file_tool("read")
     def search(self, path: str, keyword: str) -> ToolResult:
         """Find the lines that hold a text in any case, in a file or the files below a folder."""
         below = self._files.find(path).is_dir()
@@ -163,7 +157,7 @@ class CodingToolSet:
         found = []
         for name in names:
             try:
-                lines = lines_of(self._files.read_bytes(name))[0]
+                lines = lines_of(self._files.read_bytes(name))
             except (FileRefusal, OSError):
                 if not below:
                     raise
@@ -172,36 +166,39 @@ class CodingToolSet:
                 if keyword.casefold() in text.casefold():
                     found.append({"path": name, "line": number, "text": text})
         cut = len(found) > _MOST_MATCHES or len(names) == _MOST_LISTED
-        more = {"match_count": len(found), "truncated": cut}
-        return ToolResult(output=_told(path=path, matches=found[:_MOST_MATCHES], **more))
+        told = {"matches": found[:_MOST_MATCHES], "match_count": len(found), "truncated": cut}
+        return ToolResult(output=outcome(path, **told))
 
-    @file_tool("read", **READS)
+    @file_tool("read")
     def read_file(self, filename: str) -> ToolResult:
         """Read a whole text file inside the workspace."""
         data = self._files.read_bytes(filename)
-        content = "\n".join(lines_of(data)[0])
-        return ToolResult(output=_told(path=filename, content=content, size=len(data)))
+        content = "\n".join(lines_of(data))
+        return ToolResult(output=outcome(filename, content=content, size=len(data)))
 
-    @file_tool("write", **EDITS)
+    @file_tool("write")
     def write_file(self, filename: str, content: str) -> ToolResult:
         """Write a whole text file inside the workspace, new or not."""
-        told = _told(path=filename, size=len(content.encode("utf-8")))
-        return written(self._files, filename, content, told)
+        return written(self._files, filename, content, told=True)
 
-    @file_tool("write", **EDITS)
+    @file_tool("write")
     def append_file(self, filename: str, content: str) -> ToolResult:
         """Add text to the end of a file, which is made if there is none."""
-        added = content.encode("utf-8")
-        told = _told(path=filename, appended_size=len(added))
-        with self._files.locked(filename):
-            if not self._files.exists(filename):
-                return written(self._files, filename, content, told)
-            return changed(self._files, filename, lambda data: (data + added, 1), told)
+        path, added = self._files.find(filename), content.encode("utf-8")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        told = {"appended_size": len(added)}
+        return changed(self._files, filename, lambda data: (data + added, 1), told=told)
 
-    @file_tool("list", **READS)
+    @file_tool("list")
     def list_files(self, path: str = ".") -> ToolResult:
         """List what is in a folder inside the workspace."""
         return self._list(path, "files")
+
+    @file_tool("run")
+    def run_command(self, command: str) -> ToolResult:
+        """Run a shell command in the workspace and wait for it."""
+        return ran(self._processes, command, self._timeout)
 
     def _list(self, path: str, label: str) -> ToolResult:
         entries = sorted(self._files.find(path).iterdir())
@@ -209,13 +206,7 @@ class CodingToolSet:
             {"name": entry.name, "type": "directory" if entry.is_dir() else "file"}
             for entry in entries[:_MOST_LISTED]
         ]
-        return ToolResult(output=_told(path=path, count=len(entries), **{label: found}))
-
-    @function_tool(permissions=ToolPermission(command=True))
-    def run_command(self, command: str) -> ToolResult:
-        """Run a shell command in the workspace and wait for it."""
-        names = ("status", "command", "returncode", "stdout", "stderr")
-        return ran(self._processes, command, self._timeout, names)
+        return ToolResult(output=outcome(path, count=len(entries), **{label: found}))
 
 
 class EditorToolSet(CodingToolSet):
@@ -240,7 +231,3 @@ def WriteFile(workspace_root: _Root = ".") -> FunctionTool:
 def RunCommand(workspace_root: _Root = ".", shell_timeout: float = 30) -> FunctionTool:
     """The tool ``run_command`` of ``CodingToolSet``, with its time limit in seconds."""
     return CodingToolSet(workspace_root, shell_timeout).run_command
-
-
-def _told(**values: Any) -> dict[str, Any]:
-    return {"status": "success", **values}

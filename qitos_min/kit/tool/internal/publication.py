@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
-import uuid
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,14 +13,24 @@ from typing import Any
 from ....core.artifact import ArtifactContractError, ArtifactRef
 from ....core.tool import BaseTool, ToolPermission
 from ....core.tool_result import ToolResult
-from ..._folder import FileRefusal, is_protected, read_regular, write_new
+from ..._folder import FileRefusal, beside, is_protected, lock_of, read_regular
 from ...env import WorkspaceEnv, entry_of
 
 __all__ = ["SandboxPublicationTool"]
 
+_POSIX = os.name == "posix"
+# What an entry of the source must not be, with its rank among the faults of all files.
+_SPECIAL = 2, "publication_special_file", "no regular file in the source"
+_NO_FILES = {
+    "link": (1, "publication_link_rejected", "a link in the source"),
+    "folder": _SPECIAL,
+    "special": _SPECIAL,
+}
+_CHANGED = 0, "publication_source_conflict", "changed in the source since the workspace was copied"
+
 
 class _RollbackFailed(Exception):
-    """Some files are new and some are old, and it could not be helped."""
+    """Some files are new and some are old: the names, each with where the old file is."""
 
 
 @dataclass
@@ -34,22 +42,19 @@ class _Output:
     mode: int  # of a file that is new; a replaced one keeps its own
     ref: ArtifactRef
     replaces: bool
+    inode: int | None = None
+    stuck: bool = False
 
-    def __post_init__(self) -> None:
-        tag = uuid.uuid4().hex
-        self.name = self.target.name
-        self.new = self.target.with_name(f".{tag}.new")
-        self.old = self.target.with_name(f".{tag}.old")
-        self.inode: int | None = None
-        self.stuck = False
-
-    def stage(self) -> None:
-        write_new(self.new, self.body, self.target if self.replaces else None)
+    def stage(self, held: ExitStack) -> None:
+        like = self.target if self.replaces else None
+        self.new = held.enter_context(beside(self.target, self.body, like))
+        self.old = self.new.with_suffix(".old")
+        held.callback(self._clean)
         if self.replaces:
             os.link(self.target, self.old)
         else:
             os.chmod(self.new, self.mode)
-        self.inode = self.new.lstat().st_ino
+        self.inode = self.new.stat().st_ino
 
     def publish(self) -> None:
         """Move the new file to its place; a link fails when there is a file by now."""
@@ -59,17 +64,14 @@ class _Output:
         """Put the old file back if the new one is in its place."""
         try:
             if os.path.lexists(self.target) and self.target.lstat().st_ino == self.inode:
-                if self.replaces:
-                    os.replace(self.old, self.target)
-                else:
-                    os.unlink(self.target)
+                os.replace(self.old, self.target) if self.replaces else os.unlink(self.target)
         except OSError:
             self.stuck = True
 
-    def clean(self) -> None:
-        for path in (self.new,) if self.stuck else (self.new, self.old):
+    def _clean(self) -> None:
+        if not self.stuck:
             with suppress(OSError):
-                os.unlink(path)
+                os.unlink(self.old)
 
 
 class SandboxPublicationTool(BaseTool):
@@ -105,17 +107,16 @@ class SandboxPublicationTool(BaseTool):
     ) -> ToolResult:
         """Publish; a refusal names its reason and leaves every file as it was."""
         effect = f"publication:{self._digest}"
-        outputs: list[_Output] = []
         try:
-            self._publish(args, runtime_context or {}, outputs)
+            outputs = self._publish(args, runtime_context or {})
         except (FileRefusal, ArtifactContractError) as error:
             return ToolResult.policy_error(code=error.code, error=str(error))
         except OSError as error:
             text = f"nothing was published: {error.strerror or type(error).__name__}"
             state = {"effect_ref": effect, "effect_state": "rejected"}
             return ToolResult.execution_error(code="publication_failed", error=text, **state)
-        except _RollbackFailed:
-            kept = {o.name: o.old.name if o.replaces else None for o in outputs if o.stuck}
+        except _RollbackFailed as error:
+            (kept,) = error.args
             return ToolResult.execution_error(
                 code="publication_rollback_failed",
                 error=f"the publication stopped half way, not rolled back: {', '.join(kept)}",
@@ -127,112 +128,114 @@ class SandboxPublicationTool(BaseTool):
                 retry_disposition="requires_reconciliation",
             )
         return ToolResult(
-            output=f"published {', '.join(new.name for new in outputs)}",
+            output=f"published {', '.join(self._paths)}",
             artifact_refs=tuple(new.ref for new in outputs),
             filesystem_changes=[
-                {"path": new.name, "operation": "publish", "sha256_after": new.ref.sha256}
+                {"path": new.target.name, "operation": "publish", "sha256_after": new.ref.sha256}
                 for new in outputs
             ],
             effect_ref=effect,
             effect_state="committed",
         )
 
-    def _publish(self, args: Any, context: dict[str, Any], outputs: list[_Output]) -> None:
-        """All checks in their order, then the files; ``outputs`` are told meanwhile."""
+    def _publish(self, args: Any, context: dict[str, Any]) -> list[_Output]:
+        """All checks in their order, then the files."""
         env, paths = self._env, self._paths
-        if args or context.get("env") is not env:
-            text = "the call takes no arguments, and the environment it was made for"
-            raise FileRefusal("publication_authority_mismatch", text)
-        if env.processes.generation != self._generation:
-            raise FileRefusal("stale_generation", "the environment was stopped after the approval")
-        if env.input_digest != self._digest:
-            raise FileRefusal("publication_input_mismatch", "the environment has another input")
+        mine = not args and context.get("env") is env
+        text = "the call takes no arguments, and the environment it was made for"
+        _need(mine, "publication_authority_mismatch", text)
+        same = env.processes.generation == self._generation
+        _need(same, "stale_generation", "the environment was stopped after the approval")
+        same = env.input_digest == self._digest
+        _need(same, "publication_input_mismatch", "the environment has another input")
         store = env.artifact_store or context.get("artifact_resolver")
-        if store is None or not store.probe():
-            text = "no artifact store that can be written"
-            raise FileRefusal("artifact_store_unavailable", text)
+        works = store is not None and store.probe()
+        _need(works, "artifact_store_unavailable", "no artifact store that can be written")
         faults = [_path_fault(name) for name in paths]
-        for index, name in enumerate(paths):
-            if faults[index] is None and entry_of(env.files.root / name) != "absent":
-                outputs.append(self._read_output(index, name, store.resolver_key))
+        plain = [name for name, fault in zip(paths, faults) if fault is None]
+        there = [name for name in plain if entry_of(env.files.root / name) != "absent"]
+        outputs = [self._read_output(number, name, store) for number, name in enumerate(there)]
         _raise_first(faults)
-        missing = sorted(set(paths) - {new.name for new in outputs})
-        if not paths or len({name.casefold() for name in paths}) < len(paths):
-            text = "name at least one file, each once"
-            raise FileRefusal("publication_selection_invalid", text)
-        if missing:
-            text = f"not in the workspace: {', '.join(missing)}"
-            raise FileRefusal("publication_selection_invalid", text)
-        self._require_sources(*paths)
-        with _locked(env):
+        once = len({name.casefold() for name in paths}) == len(paths) > 0
+        _need(once, "publication_selection_invalid", "name at least one file, each once")
+        missing = ", ".join(sorted({*plain} - {*there}))
+        _need(not missing, "publication_selection_invalid", f"not in the workspace: {missing}")
+        self._check_sources(*paths)
+        with ExitStack() as held:
+            self._keep_others_away(held)
             for new in outputs:
                 store.put(new.ref, new.body)
             try:
-                for put in (_Output.stage, _Output.publish):
-                    for new in outputs:
-                        self._require_sources(new.name)
-                        put(new)
+                for new in outputs:
+                    self._check_sources(new.target.name)
+                    new.stage(held)
+                for new in outputs:
+                    self._check_sources(new.target.name)
+                    new.publish()
             except BaseException as error:
                 for new in reversed(outputs):
                     new.undo()
-                if any(new.stuck for new in outputs):
-                    raise _RollbackFailed from error
+                stuck = [new for new in outputs if new.stuck]
+                if stuck:
+                    kept = {o.target.name: o.old.name if o.replaces else None for o in stuck}
+                    raise _RollbackFailed(kept) from error
                 raise
-            finally:
-                for new in outputs:
-                    new.clean()
+        return outputs
 
-    def _read_output(self, index: int, name: str, resolver_key: str) -> _Output:
-        env, path = self._env, self._env.files.root / name
-        entry = entry_of(path)
-        regular = entry.startswith("file ") and env.files.root.resolve() == env.files.root
-        body, mode = (read_regular(path), path.lstat().st_mode) if regular else (b"", 0)
+    def _read_output(self, number: int, name: str, store: Any) -> _Output:
+        env = self._env
+        path = env.files.root / name
+        real = entry_of(path).startswith("file ") and path.parent.resolve() == path.parent
+        _need(real, "publication_output_conflict", "not one regular file", name)
+        body, mode = read_regular(path), path.lstat().st_mode & 0o777
         digest = hashlib.sha256(body).hexdigest()
-        if entry != f"file {digest}" or not stat.S_ISREG(mode):
-            text = "not one unchanging regular file"
-            raise FileRefusal("publication_output_conflict", text, name)
         ref = ArtifactRef(
-            artifact_id=f"published-{index}-{digest}",
-            resolver_key=resolver_key,
+            artifact_id=f"published-{number}-{digest}",
+            resolver_key=store.resolver_key,
             sha256=digest,
             media_type="application/octet-stream",
             byte_length=len(body),
             provenance_digest=env.input_digest,
         )
         # What the source holds by then must be what was copied, or nothing.
-        replaces = name in env.input_entries
-        return _Output(env.source / name, body, mode & 0o777, ref, replaces)
+        return _Output(env.source / name, body, mode, ref, name in env.input_entries)
 
-    def _require_sources(self, *names: str) -> None:
+    def _check_sources(self, *names: str) -> None:
         """Files of the source must be as they were copied."""
         source, inputs = self._env.source, self._env.input_entries
-        faults: list[_Fault] = []
-        if source.resolve() != source:
-            raise FileRefusal("publication_link_rejected", "the source became a link")
+        real = source.resolve() == source
+        _need(real, "publication_link_rejected", "the source became a link")
+        faults = []
         for name in names:
             entry = entry_of(source / name)
-            if entry.startswith("link "):
-                fault = 1, "publication_link_rejected", "a link in the source"
-            elif entry in ("folder", "special"):
-                fault = 2, "publication_special_file", "no regular file in the source"
-            elif entry != inputs.get(name, "absent"):
-                text = "changed in the source since the workspace was copied"
-                fault = 0, "publication_source_conflict", text
-            else:
-                continue
-            faults.append((fault[0], FileRefusal(*fault[1:], name)))
+            fault = _NO_FILES.get(entry.partition(" ")[0])
+            if fault is None and entry != inputs.get(name, "absent"):
+                fault = _CHANGED
+            faults.append(fault and (*fault, name))
         _raise_first(faults)
 
+    def _keep_others_away(self, held: ExitStack) -> None:
+        busy = "publication_workspace_busy", "the workspace is in use"
+        _need(not self._env.processes.running, *busy)
+        text = "publication needs a POSIX system"
+        _need(_POSIX, "publication_platform_unsupported", text)
+        try:
+            held.enter_context(lock_of(self._env.source))
+        except TimeoutError:
+            raise FileRefusal(*busy) from None
 
-_Fault = tuple[int, FileRefusal] | None  # its rank among the faults of the other files
+
+def _need(fine: bool, code: str, text: str, name: str = "") -> None:
+    if not fine:
+        raise FileRefusal(code, text, name)
 
 
-def _raise_first(faults: list[_Fault]) -> None:
-    if found := [fault for fault in faults if fault is not None]:
-        raise min(found, key=lambda fault: fault[0])[1]
+def _raise_first(faults: list[Any]) -> None:
+    for _, *fault in sorted(filter(None, faults)):
+        raise FileRefusal(*fault)
 
 
-def _path_fault(name: Any) -> _Fault:
+def _path_fault(name: Any) -> tuple[int, str, str] | None:
     parts = name.split("/") if isinstance(name, str) else [""]
     if any(part in ("", ".", "..") or "\\" in part or not part.isprintable() for part in parts):
         rank, code, rule = 0, "publication_path_invalid", "be a plain relative one"
@@ -242,25 +245,4 @@ def _path_fault(name: Any) -> _Fault:
         rank, code, rule = 2, "nested_publication_unsupported", "lie directly in the workspace"
     else:
         return None
-    return rank, FileRefusal(code, f"a path must {rule}, got {name!r}")
-
-
-@contextmanager
-def _locked(env: WorkspaceEnv) -> Iterator[None]:
-    """Keep other publications away from the source folder."""
-    busy = FileRefusal("publication_workspace_busy", "the workspace is in use")
-    if env.processes.running:
-        raise busy
-    try:
-        import fcntl  # exists on POSIX only
-    except ImportError:
-        text = "publication needs a POSIX system"
-        raise FileRefusal("publication_platform_unsupported", text) from None
-    descriptor = os.open(env.source, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise busy from None
-    finally:
-        os.close(descriptor)
+    return rank, code, f"a path must {rule}, got {name!r}"

@@ -15,7 +15,7 @@ from tool_results import result_of
 from qitos_min.core.tool_registry import ToolRegistry
 from qitos_min.core.tool_result import ToolResult
 from qitos_min.kit._folder import FileRefusal
-from qitos_min.kit._text import edit_bytes, select_lines
+from qitos_min.kit._text import edit_bytes
 from qitos_min.kit.tool import CodingToolSet
 from workspaces import edit, read, tree
 
@@ -521,14 +521,15 @@ def line_ends(data: bytes) -> set[bytes]:
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_windows_put_together_are_the_file(seed):
+def test_windows_put_together_are_the_file(workspace, seed):
     chance = random.Random(seed)
     bom, body = random_file(chance)
+    (workspace / "a.txt").write_bytes(bom + body)
     step, rows, offset = chance.randrange(1, 5), [], 0
     while True:
-        text, known = select_lines(bom + body, offset, step)
-        rows += text.split("\n") if text else []
-        if not known["selection_receipt"]["has_more"]:
+        result = read(workspace, "a.txt", offset, step)
+        rows += result.output.split("\n") if result.output else []
+        if not result.metadata["selection_receipt"]["has_more"]:
             break
         offset += step
     lines = plain(body).decode().removesuffix("\n").split("\n") if body else []

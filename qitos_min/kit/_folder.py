@@ -70,16 +70,14 @@ def beside(path: Path, data: bytes, like: Path | None = None) -> Iterator[Path]:
     """A file in the same folder, with owner and mode of ``like``; gone at the end or renamed."""
     new = path.with_name(f".{uuid.uuid4().hex}.tmp")
     try:
-        descriptor = os.open(new, _CREATE, 0o600 if like else 0o666)
-        with open(descriptor, "wb") as stream:
+        with open(os.open(new, _CREATE, 0o600 if like else 0o666), "wb") as stream:
             stream.write(data)
             stream.flush()
-            os.fsync(descriptor)
+            os.fsync(stream.fileno())
         if like is not None:
-            wanted, made = like.stat(), new.stat()
-            if (wanted.st_uid, wanted.st_gid) != (made.st_uid, made.st_gid):
-                with suppress(PermissionError):  # only root may give a file away
-                    os.chown(new, wanted.st_uid, wanted.st_gid)
+            # Only root may give a file away, and on Windows nobody.
+            with suppress(AttributeError, PermissionError):
+                os.chown(new, like.stat().st_uid, like.stat().st_gid)
             shutil.copymode(like, new)
         yield new
     finally:
@@ -174,38 +172,22 @@ class Folder:
 def lock_of(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder, which ends with the process that has it.
 
-    One of 256 files for temporary files' place stands for it: folders may share one.
-    Raises ``TimeoutError`` when others hold it for 10 seconds.
+    One of 256 temporary files stands for it: folders may share one. Raises ``TimeoutError``
+    when others hold it for 10 seconds.
     """
     number = hashlib.sha256(os.fsencode(os.path.normcase(folder))).hexdigest()[:2]
     user = getattr(os, "getuid", int)()  # nobody can write to another user's file
-    path = Path(tempfile.gettempdir()) / f"qitos-{user}-{number}.lock"
     end = time.monotonic() + _LOCK_WAIT_S
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _PLAIN, 0o600)
-    try:
-        while not _lock(descriptor):
+    with open(Path(tempfile.gettempdir()) / f"qitos-{user}-{number}.lock", "ab") as file:
+        while True:
+            with suppress(BlockingIOError, PermissionError):
+                if sys.platform == "win32":
+                    msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+                else:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
             if time.monotonic() >= end:
                 text = f"another writer has kept its folder locked for {_LOCK_WAIT_S:g} s"
                 raise TimeoutError(errno.ETIMEDOUT, text, str(folder))
             time.sleep(0.005)
-        try:
-            yield
-        finally:  # A child process may have the descriptor too: closing is not enough.
-            _lock(descriptor, False)
-    finally:
-        os.close(descriptor)
-
-
-def _lock(descriptor: int, take: bool = True) -> bool:
-    """Take a lock or give it back; False when another has it."""
-    try:
-        if sys.platform == "win32":
-            os.lseek(descriptor, 0, os.SEEK_SET)
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK if take else msvcrt.LK_UNLCK, 1)
-        else:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB if take else fcntl.LOCK_UN)
-    except OSError as error:
-        if take and error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
-            return False
-        raise
-    return True
+        yield

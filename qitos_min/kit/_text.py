@@ -1,4 +1,4 @@
-"""Windows into text files and edits of them that change nothing else.
+"""The lines of text files, and edits that change nothing else.
 
 Lines end at ``\\n``, ``\\r\\n`` or a lone ``\\r``. In a text without ``\\r`` that is looked
 for or put in, an LF stands for whichever of these the file has there.
@@ -11,11 +11,10 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from itertools import chain, repeat
-from typing import Any
 
 from ._folder import FileRefusal
 
-__all__ = ["edit_bytes", "lines_of", "replace_lines", "select_lines"]
+__all__ = ["edit_bytes", "lines_of", "replace_lines"]
 
 _BOM = "\ufeff"
 _LINE_END = re.compile("\r\n|\r|\n")
@@ -27,27 +26,6 @@ def lines_of(data: bytes) -> list[str]:
     """The lines of a file without BOM and line ends; bytes that are not UTF-8 are U+FFFD."""
     lines = _LINE_END.split(_text_of(data, "replace").removeprefix(_BOM))
     return lines if lines[-1] else lines[:-1]  # what follows the last line end is not a line
-
-
-def select_lines(
-    data: bytes, offset: int, limit: int, *, first: int = 0
-) -> tuple[str, dict[str, Any]]:
-    """Up to ``limit`` lines as ``number<tab>text``, and the ``selection_receipt``.
-
-    ``first`` is what the caller calls the first line; the numbers always start at 1.
-    Raises ``FileRefusal``: ``invalid_read_window`` for what is no int, an offset below
-    ``first`` or a limit below 1; ``file_is_binary``.
-    """
-    for label, value, least in (("offset", offset, first), ("limit", limit, 1)):
-        if type(value) is not int or value < least:
-            text = f"{label} must be an int from {least}, got {value!r}"
-            raise FileRefusal("invalid_read_window", text)
-    lines, start = lines_of(data), offset - first
-    more = start + limit < len(lines)
-    receipt = {"offset": start, "limit": limit, "total_lines": len(lines)}
-    shown = enumerate(lines[start : start + limit], start + 1)
-    text = "\n".join(f"{number}\t{line}" for number, line in shown)
-    return text, {"selection_receipt": {**receipt, "has_more": more, "truncated": more}}
 
 
 def edit_bytes(
@@ -73,7 +51,8 @@ def edit_bytes(
         least = "at least " if len(spans) == _MOST_PLACES else ""
         why = f"old text occurs in {least}{len(spans)} places, expected one (or replace all)"
         raise FileRefusal("ambiguous_edit", why)
-    own, pieces, done = _line_end_of(text), [], 0
+    own, done = _line_end_of(text), 0
+    pieces: list[str] = []
     for start, end in spans:
         pieces += text[done:start], _with_line_ends(new, text[start:end], own)
         done = end

@@ -12,7 +12,7 @@ from ...core.function_tool_decorator import function_tool
 from ...core.tool import FunctionTool, ToolPermission
 from ...core.tool_result import ToolResult
 from .._folder import FileRefusal
-from .._text import select_lines
+from .._text import lines_of
 
 __all__ = ["changed", "file_tool", "outcome", "ran", "read", "written"]
 
@@ -63,9 +63,23 @@ def file_tool(verb: str, *, ops: str | None = None) -> Callable[[Any], FunctionT
 
 def read(files: Any, name: str, offset: int, limit: int, first: int = 0) -> ToolResult:
     """Numbered lines of a file; ``first`` is what the caller calls the first line."""
-    data = files.read_bytes(name)
-    text, known = select_lines(data, offset, limit, first=first)
-    return ToolResult(output=text, metadata={"path": str(name), "sha256": _sha256(data), **known})
+    for label, value, least in (("offset", offset, first), ("limit", limit, 1)):
+        if type(value) is not int or value < least:
+            text = f"{label} must be an int from {least}, got {value!r}"
+            raise FileRefusal("invalid_read_window", text)
+    data, start = files.read_bytes(name), offset - first
+    lines = lines_of(data)
+    shown = enumerate(lines[start : start + limit], start + 1)
+    more = start + limit < len(lines)
+    receipt = {"offset": start, "limit": limit, "total_lines": len(lines), "has_more": more}
+    return ToolResult(
+        output="\n".join(f"{number}\t{line}" for number, line in shown),
+        metadata={
+            "path": str(name),
+            "sha256": _sha256(data),
+            "selection_receipt": {**receipt, "truncated": more},
+        },
+    )
 
 
 def changed(

@@ -9,8 +9,6 @@ takes over to publish the report, which needs approval. No model, no network.
 from __future__ import annotations
 
 import argparse
-import logging
-import os
 import sys
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +19,7 @@ from .core import Action, AgentModule, AgentRegistry, AgentSpec, Decision, State
 from .core import ToolMeta, ToolPermission, ToolRegistry, function_tool
 from .engine import CriticResult, Engine, RuntimeBudget, critic
 from .render import ClaudeStyleHook
+from .trace import TraceWriter
 from .view import show, view
 
 __all__ = ["build_engine", "main"]
@@ -56,37 +55,21 @@ def publish(text: str) -> str:
 class _WeatherAgent(AgentModule):
     """What planner and writer share: the state, and how results get into it."""
 
-    system_prompt = ""
-
-    def build_system_prompt(self, state: WeatherState) -> str:
-        return self.system_prompt
-
-    def decide(self, state: WeatherState, observation: Any) -> Decision | None:
-        return self.script(state, observation) if self.llm is None else None
-
     def init_state(self, task: str, **kwargs: Any) -> WeatherState:
         return WeatherState(task=task, **kwargs)
 
     def reduce(self, state: WeatherState, observation: Any, decision: Decision) -> WeatherState:
         for action, result in zip(decision.actions, observation["action_results"]):
-            if not isinstance(result, dict):  # What a call that failed left.
-                state.found.setdefault(action.name, []).append(result)
+            state.found.setdefault(action.name, []).append(result)
         return state
-
-    def prepare(self, state: WeatherState) -> str:
-        return f"Task: {state.task}\nFound: {state.found}"
 
 
 class Planner(_WeatherAgent):
     """Reads and reckons, then hands over."""
 
     name = "planner"
-    system_prompt = (
-        "You find out the average of monday, tuesday and wednesday with the tools,"
-        " then hand over to the writer with transfer_to_writer."
-    )
 
-    def script(self, state: WeatherState, observation: Any) -> Decision:
+    def decide(self, state: WeatherState, observation: Any) -> Decision:
         if "read_log" not in state.found:
             days = [Action("read_log", {"day": day}) for day in _LOG]
             return Decision.act(days, rationale="look at every day")
@@ -101,9 +84,8 @@ class Writer(_WeatherAgent):
     """Publishes what the planner found."""
 
     name = "writer"
-    system_prompt = "You publish one sentence with the average, then give it as the answer."
 
-    def script(self, state: WeatherState, observation: Any) -> Decision:
+    def decide(self, state: WeatherState, observation: Any) -> Decision:
         text = f"It was {state.found['average'][0]} °C on average."
         if "publish" not in state.found:
             return Decision.act(Action("publish", {"text": text}))
@@ -122,19 +104,14 @@ def no_guessing(state: WeatherState, decision: Decision, results: list[Any]) -> 
     )
 
 
-def build_engine(*, llm: Any = None, trace_writer: Any = None, shown: bool = False) -> Engine:
-    """Return the example's engine; with ``llm`` a model decides for both agents.
-
-    ``shown`` prints its steps to standard error as they go.
-    """
+def build_engine(*, trace_writer: Any = None, shown: bool = False) -> Engine:
+    """Return the example's engine; ``shown`` prints its steps to standard error as they go."""
     tools = ToolRegistry().register(read_log).register(average)
     meta = ToolMeta(permissions=ToolPermission(network=True), needs_approval=True)
     tools.register(publish, meta=meta)
-    planner = Planner(tool_registry=tools, llm=llm)
-    writer = Writer(tool_registry=tools, llm=llm)
-    agents = AgentRegistry()
+    planner, agents = Planner(tool_registry=tools), AgentRegistry()
     agents.register(AgentSpec("planner", "reads and reckons", planner))
-    agents.register(AgentSpec("writer", "writes and publishes", writer))
+    agents.register(AgentSpec("writer", "writes and publishes", Writer(tool_registry=tools)))
     return Engine(
         planner,
         budget=RuntimeBudget(max_steps=12),
@@ -150,13 +127,6 @@ def main(argv: list[str] | None = None) -> int:
     """Run the example and print its payload, or show runs; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m qitos_min", description=__doc__)
     parser.add_argument("--trace", metavar="DIR", help="also write the run to a new folder")
-    help_text = "let this model decide; its key is OPENAI_API_KEY"
-    parser.add_argument("--model", metavar="NAME", help=help_text)
-    place, help_text = (
-        "https://api.openai.com/v1",
-        "where the model is served (default: %(default)s)",
-    )
-    parser.add_argument("--base-url", metavar="URL", default=place, help=help_text)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     kinds = "a trace folder, a JSON file, or - for standard input"
     viewed = commands.add_parser("view", help="a page of runs, for a browser")
@@ -173,35 +143,12 @@ def main(argv: list[str] | None = None) -> int:
             viewed.error("several runs, or standard input, need -o FILE")
         return view(args.runs, args.output)
     try:
-        return _run_example(args)
+        writer = None if args.trace is None else TraceWriter(args.trace)
+        engine = build_engine(trace_writer=writer, shown=sys.stderr.isatty())
+        text = snowl_compat.export_json(engine.run(TASK), engine=engine, indent=2)
     except ValueError as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
-
-
-def _run_example(args: argparse.Namespace) -> int:
-    """Run it and print its payload; a ``ValueError`` says what it cannot run with."""
-    llm = writer = None
-    if args.model is not None:
-        key = os.environ.get("OPENAI_API_KEY")
-        if not key:
-            raise ValueError("--model needs a key in OPENAI_API_KEY")
-        from .models import OpenAICompatibleModel
-
-        llm = OpenAICompatibleModel(args.model, key, args.base_url)
-    if args.trace is not None:
-        from .trace import TraceWriter
-
-        writer = TraceWriter(args.trace)
-    # What fails is said below, in one line.
-    logging.getLogger("qitos_min").addHandler(logging.NullHandler())
-    engine = build_engine(llm=llm, trace_writer=writer, shown=sys.stderr.isatty())
-    result = engine.run(TASK)
-    text = snowl_compat.export_json(result, engine=engine, indent=2)
     sys.stdout.buffer.write(f"{text}\n".encode())
-    sys.stdout.flush()
-    if result.failure is not None:
-        sys.stderr.write(f"python -m qitos_min: {result.failure['message']}\n")
-        return 1
     return 0
 
 

@@ -291,25 +291,7 @@ def test_the_default_limit_is_16_mebibytes(tmp_path: Path) -> None:
 def test_a_limit_must_be_a_positive_int(limit: Any) -> None:
     with pytest.raises(ValueError) as caught:
         FileArtifactStore("unused", max_artifact_bytes=limit)
-    assert str(caught.value) == f"max_artifact_bytes must be an int >= 1, got {limit!r}"
-
-
-@pytest.mark.parametrize("body", ["text", bytearray(b"x"), None])
-def test_a_body_must_be_bytes(tmp_path: Path, body: Any) -> None:
-    with pytest.raises(TypeError) as caught:
-        FileArtifactStore(tmp_path).put(ref(), body)
-    kind = type(body).__qualname__
-    assert str(caught.value) == f"the body of an artifact must be bytes, got {kind}"
-
-
-@pytest.mark.parametrize("foreign", ["report:1", RECORD, None])
-def test_a_reference_must_be_one(tmp_path: Path, foreign: Any) -> None:
-    store = FileArtifactStore(tmp_path)
-    for call in (lambda: store.put(foreign, BODY), lambda: store.resolve(foreign)):
-        with pytest.raises(TypeError) as caught:
-            call()
-        kind = type(foreign).__qualname__
-        assert str(caught.value) == f"ref must be an ArtifactRef, got {kind}"
+    assert str(caught.value) == f"max_artifact_bytes must be an int of at least 1, got {limit!r}"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX file system")

@@ -8,6 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..core._limits import check_count
 from ..core._shorten import summary
 from ..core.artifact import ArtifactContractError, ArtifactRef
 from ._folder import beside, read_regular
@@ -17,11 +18,10 @@ __all__ = ["FileArtifactStore", "ResolvedArtifact"]
 
 @dataclass(frozen=True)
 class ResolvedArtifact:
-    """A reference with its body."""
+    """A reference with its body; None for a missing one that is not required."""
 
     reference: ArtifactRef
     body: bytes | None
-    """None only for a missing body that the reference does not require."""
 
 
 class FileArtifactStore:
@@ -37,8 +37,7 @@ class FileArtifactStore:
     def __init__(
         self, root: str | os.PathLike[str], max_artifact_bytes: int = 16 * 1024 * 1024
     ) -> None:
-        if type(max_artifact_bytes) is not int or max_artifact_bytes < 1:
-            raise ValueError(f"max_artifact_bytes must be an int >= 1, got {max_artifact_bytes!r}")
+        check_count(max_artifact_bytes, "max_artifact_bytes", least=1)
         self.root = Path(root)
         self.max_artifact_bytes = max_artifact_bytes
 
@@ -48,25 +47,16 @@ class FileArtifactStore:
     def put(self, ref: ArtifactRef, body: bytes) -> ArtifactRef:
         """Stores ``body`` and returns ``ref``; storing it again changes nothing.
 
-        Raises TypeError for a ref or a body of another type, and ArtifactContractError
-        when the body is not what the reference describes, is too long, or cannot be written.
+        Raises ArtifactContractError when the body is not what the reference describes, is too
+        long, or cannot be written.
         """
-        if not isinstance(body, bytes):
-            raise TypeError(f"the body of an artifact must be bytes, got {type(body).__qualname__}")
         path = self._path(ref, body)
         if self.probe(ref):
             return ref
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle, beside = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
-            try:
-                with open(handle, "wb") as file:
-                    file.write(body)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(beside, path)
-            finally:
-                Path(beside).unlink(missing_ok=True)
+            with beside(path, body) as new:
+                os.replace(new, path)
         except OSError as error:
             # On Windows another thread that stores the same body may be in the way.
             if not self.probe(ref):
@@ -76,8 +66,8 @@ class FileArtifactStore:
     def resolve(self, ref: ArtifactRef) -> ResolvedArtifact:
         """Reads the body of ``ref`` and verifies it.
 
-        Raises TypeError for what is no ref, and ArtifactContractError when a required
-        body is missing, and for one that is another, too long, or cannot be read.
+        Raises ArtifactContractError when a required body is missing, and for one that is
+        another, too long, or cannot be read.
         """
         path = self._path(ref)
         try:
@@ -105,8 +95,6 @@ class FileArtifactStore:
 
     def _path(self, ref: ArtifactRef, body: bytes | None = None) -> Path:
         """Where a body is, if it may be in this store and is what the reference says."""
-        if not isinstance(ref, ArtifactRef):
-            raise TypeError(f"ref must be an ArtifactRef, got {type(ref).__qualname__}")
         size = ref.byte_length if body is None else len(body)
         if ref.resolver_key != self.resolver_key:
             what = "belongs to a store of another kind"
@@ -114,9 +102,8 @@ class FileArtifactStore:
         if size > self.max_artifact_bytes:
             what = f"has {size} bytes, more than {self.max_artifact_bytes}"
             raise _refused(ref, "artifact_store_limit", what)
-        if size != ref.byte_length or (
-            body is not None and hashlib.sha256(body).hexdigest() != ref.sha256
-        ):
+        known = (ref.byte_length, ref.sha256)
+        if body is not None and (size, hashlib.sha256(body).hexdigest()) != known:
             what = "has a body of another length or digest"
             raise _refused(ref, "artifact_integrity_mismatch", what)
         return self.root / ref.sha256[:2] / ref.sha256

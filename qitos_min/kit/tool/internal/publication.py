@@ -33,45 +33,13 @@ class _RollbackFailed(Exception):
     """Some files are new and some are old: the names, each with where the old file is."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Output:
-    """One file on its way: written beside its place, moved there, perhaps back."""
-
     target: Path
     body: bytes
     mode: int  # of a file that is new; a replaced one keeps its own
     ref: ArtifactRef
     replaces: bool
-    inode: int | None = None
-    stuck: bool = False
-
-    def stage(self, held: ExitStack) -> None:
-        like = self.target if self.replaces else None
-        self.new = held.enter_context(beside(self.target, self.body, like))
-        self.old = self.new.with_suffix(".old")
-        held.callback(self._clean)
-        if self.replaces:
-            os.link(self.target, self.old)
-        else:
-            os.chmod(self.new, self.mode)
-        self.inode = self.new.stat().st_ino
-
-    def publish(self) -> None:
-        """Move the new file to its place; a link fails when there is a file by now."""
-        (os.replace if self.replaces else os.link)(self.new, self.target)
-
-    def undo(self) -> None:
-        """Put the old file back if the new one is in its place."""
-        try:
-            if os.path.lexists(self.target) and self.target.lstat().st_ino == self.inode:
-                os.replace(self.old, self.target) if self.replaces else os.unlink(self.target)
-        except OSError:
-            self.stuck = True
-
-    def _clean(self) -> None:
-        if not self.stuck:
-            with suppress(OSError):
-                os.unlink(self.old)
 
 
 class SandboxPublicationTool(BaseTool):
@@ -106,36 +74,35 @@ class SandboxPublicationTool(BaseTool):
         self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
     ) -> ToolResult:
         """Publish; a refusal names its reason and leaves every file as it was."""
-        effect = f"publication:{self._digest}"
+        effect: dict[str, Any] = {"effect_ref": f"publication:{self._digest}"}
         try:
             outputs = self._publish(args, runtime_context or {})
         except (FileRefusal, ArtifactContractError) as error:
             return ToolResult.policy_error(code=error.code, error=str(error))
         except OSError as error:
             text = f"nothing was published: {error.strerror or type(error).__name__}"
-            state = {"effect_ref": effect, "effect_state": "rejected"}
-            return ToolResult.execution_error(code="publication_failed", error=text, **state)
+            effect["effect_state"] = "rejected"
+            return ToolResult.execution_error(code="publication_failed", error=text, **effect)
         except _RollbackFailed as error:
             (kept,) = error.args
             return ToolResult.execution_error(
                 code="publication_rollback_failed",
                 error=f"the publication stopped half way, not rolled back: {', '.join(kept)}",
                 metadata={"kept": kept},
-                effect_ref=effect,
                 effect_state="unknown",
                 outcome_unknown=True,
                 reconciliation_required=True,
                 retry_disposition="requires_reconciliation",
+                **effect,
             )
+        refs = {new.target.name: new.ref for new in outputs}
+        rows = [{"path": n, "operation": "publish", "sha256_after": refs[n].sha256} for n in refs]
         return ToolResult(
-            output=f"published {', '.join(self._paths)}",
-            artifact_refs=tuple(new.ref for new in outputs),
-            filesystem_changes=[
-                {"path": new.target.name, "operation": "publish", "sha256_after": new.ref.sha256}
-                for new in outputs
-            ],
-            effect_ref=effect,
+            output=f"published {', '.join(refs)}",
+            artifact_refs=tuple(refs.values()),
+            filesystem_changes=rows,
             effect_state="committed",
+            **effect,
         )
 
     def _publish(self, args: Any, context: dict[str, Any]) -> list[_Output]:
@@ -148,7 +115,7 @@ class SandboxPublicationTool(BaseTool):
         _need(same, "stale_generation", "the environment was stopped after the approval")
         same = env.input_digest == self._digest
         _need(same, "publication_input_mismatch", "the environment has another input")
-        store = env.artifact_store or context.get("artifact_resolver")
+        store: Any = env.artifact_store or context.get("artifact_resolver")
         works = store is not None and store.probe()
         _need(works, "artifact_store_unavailable", "no artifact store that can be written")
         faults = [_path_fault(name) for name in paths]
@@ -161,26 +128,55 @@ class SandboxPublicationTool(BaseTool):
         missing = ", ".join(sorted({*plain} - {*there}))
         _need(not missing, "publication_selection_invalid", f"not in the workspace: {missing}")
         self._check_sources(*paths)
+        busy = "publication_workspace_busy", "the workspace is in use"
+        _need(not env.processes.running, *busy)
+        _need(_POSIX, "publication_platform_unsupported", "publication needs a POSIX system")
         with ExitStack() as held:
-            self._keep_others_away(held)
+            try:
+                held.enter_context(lock_of(env.source))
+            except TimeoutError:
+                raise FileRefusal(*busy) from None
             for new in outputs:
                 store.put(new.ref, new.body)
-            try:
-                for new in outputs:
-                    self._check_sources(new.target.name)
-                    new.stage(held)
-                for new in outputs:
-                    self._check_sources(new.target.name)
-                    new.publish()
-            except BaseException as error:
-                for new in reversed(outputs):
-                    new.undo()
-                stuck = [new for new in outputs if new.stuck]
-                if stuck:
-                    kept = {o.target.name: o.old.name if o.replaces else None for o in stuck}
-                    raise _RollbackFailed(kept) from error
-                raise
+            self._write(outputs, held)
         return outputs
+
+    def _write(self, outputs: list[_Output], held: ExitStack) -> None:
+        """Write each file beside its place, then move them all there, or back again."""
+        kept: dict[str, str | None] = {}  # What could not be moved back, and the old file's name.
+        staged, moved = [], []
+
+        def remove(old: Path) -> None:
+            if old.name not in kept.values():
+                with suppress(OSError):
+                    old.unlink()
+
+        for new in outputs:
+            self._check_sources(new.target.name)
+            like = new.target if new.replaces else None
+            path = held.enter_context(beside(new.target, new.body, like))
+            old = path.with_suffix(".old") if new.replaces else None
+            if old:
+                os.link(new.target, old)
+                held.callback(remove, old)
+            else:
+                path.chmod(new.mode)
+            staged.append((path, new.target, old))
+        try:
+            for path, target, old in staged:
+                self._check_sources(target.name)
+                # A link fails when there is a file by now.
+                (os.replace if old else os.link)(path, target)
+                moved.append((target, old))
+        except BaseException as error:
+            for target, old in reversed(moved):
+                try:
+                    os.replace(old, target) if old else os.unlink(target)
+                except OSError:
+                    kept[target.name] = old.name if old else None
+            if kept:
+                raise _RollbackFailed(kept) from error
+            raise
 
     def _read_output(self, number: int, name: str, store: Any) -> _Output:
         env = self._env
@@ -213,16 +209,6 @@ class SandboxPublicationTool(BaseTool):
                 fault = _CHANGED
             faults.append(fault and (*fault, name))
         _raise_first(faults)
-
-    def _keep_others_away(self, held: ExitStack) -> None:
-        busy = "publication_workspace_busy", "the workspace is in use"
-        _need(not self._env.processes.running, *busy)
-        text = "publication needs a POSIX system"
-        _need(_POSIX, "publication_platform_unsupported", text)
-        try:
-            held.enter_context(lock_of(self._env.source))
-        except TimeoutError:
-            raise FileRefusal(*busy) from None
 
 
 def _need(fine: bool, code: str, text: str, name: str = "") -> None:

@@ -128,6 +128,13 @@ def test_a_critic_that_looks_for_failures_still_finds_them():
     assert result.critic_traces[0].reason == "boom: ValueError: no luck"
 
 
+@pytest.mark.parametrize("action", FAILURES.values(), ids=FAILURES)
+def test_a_critic_finds_a_failure_whatever_its_output_was(tmp_path, action):
+    agent = ScriptedAgent(Decision.act(action), Decision.final("x"), tool_registry=all_tools())
+    result = play(Engine(agent, critics=[SelfReflectionCritic()], env=HostEnv(tmp_path)))
+    assert [trace.action for trace in result.critic_traces] == ["retry", "continue"]
+
+
 # Both ends of what is long
 
 

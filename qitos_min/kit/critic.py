@@ -23,29 +23,25 @@ class PassThroughCritic(Critic):
 
 
 class SelfReflectionCritic(Critic):
-    """Asks for another try when a tool failed; after ``max_retries`` in a row it stops."""
+    """Asks for another try when a tool failed; after ``max_retries`` the run stops.
 
-    def __init__(self, max_retries: int = 2) -> None:
-        self.max_retries = max_retries
-        self._retries = 0
-
-    def evaluate(self, state: Any, decision: Any, results: list[Any]) -> CriticResult:
-        failed = [row for row in results if isinstance(row, dict) and _FAILURE_KEYS == set(row)]
-        said = "; ".join(f"{row['tool_name']}: {row['error']}" for row in failed)
-        verdict = _reflected(said, self._retries, self.max_retries)
-        self._retries = self._retries + 1 if verdict.action == "retry" else 0
-        return verdict
-
-
-class ReActSelfReflectionCritic(Critic):
-    """Writes what went wrong to ``state.metadata["self_reflections"]``, and asks again.
-
-    The retries of the whole run are counted in ``state.metadata["reflection_retries"]``;
-    after ``max_retries`` the run stops.
+    ``state.metadata["reflection_retries"]`` counts the retries of the whole run.
     """
 
     def __init__(self, max_retries: int = 2) -> None:
         self.max_retries = max_retries
+
+    def evaluate(self, state: Any, decision: Any, results: list[Any]) -> CriticResult:
+        failed = [row for row in results if isinstance(row, dict) and _FAILURE_KEYS <= set(row)]
+        said = "; ".join(f"{row['tool_name']}: {row['error']}" for row in failed)
+        return _reflected(state, said, self.max_retries)
+
+
+class ReActSelfReflectionCritic(SelfReflectionCritic):
+    """Writes what went wrong to ``state.metadata["self_reflections"]``, and asks again.
+
+    Any result with an ``error`` counts, also what a tool itself calls so.
+    """
 
     def evaluate(self, state: Any, decision: Any, results: list[Any]) -> CriticResult:
         said = _error_in(results)
@@ -54,7 +50,7 @@ class ReActSelfReflectionCritic(Critic):
             said = f"{done or 'The step'} failed: {said}"
             notes = state.metadata.get("self_reflections", [])
             state.metadata["self_reflections"] = [*notes, said]
-        return _counted(state, said, self.max_retries)
+        return _reflected(state, said, self.max_retries)
 
 
 @critic
@@ -66,7 +62,7 @@ def pass_through_critic(state: Any, decision: Any, results: list[Any]) -> Critic
 @critic
 def self_reflection_critic(state: Any, decision: Any, results: list[Any]) -> CriticResult:
     """Asks for another try while results hold an error, at most twice in a run."""
-    return _counted(state, _error_in(results), 2)
+    return _reflected(state, _error_in(results), 2)
 
 
 class ScoreCritic(Critic):
@@ -90,19 +86,13 @@ def _error_in(results: list[Any]) -> str:
     return next((str(error) for error in errors if error), "")
 
 
-def _counted(state: Any, said: str, most: int) -> CriticResult:
+def _reflected(state: Any, said: str, most: int) -> CriticResult:
     retries = state.metadata.get("reflection_retries", 0)
-    verdict = _reflected(said, retries, most)
-    if verdict.action == "retry":
-        state.metadata["reflection_retries"] = retries + 1
-    return verdict
-
-
-def _reflected(said: str, retries: int, most: int) -> CriticResult:
     if not said:
         return CriticResult(reason="nothing failed")
     if retries >= most:
         return CriticResult("stop", f"still failing: {said}", 0.0)
+    state.metadata["reflection_retries"] = retries + 1
     patch = f"The last step failed: {said}. Do it differently."
     details = {"retries": retries + 1, "max_retries": most}
     return CriticResult("retry", said, 0.0, details=details, instruction_patch=patch)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ..core._limits import is_number
 from ..core._shorten import shortened
 from ..core.env import Env, EnvObservation, EnvStepResult
 from ._folder import Folder
@@ -46,29 +47,22 @@ class Processes:
         with ``error`` and perhaps ``timed_out``), ``command``, ``returncode``, ``stdout``,
         ``stderr``, ``truncated``. ValueError for a ``timeout`` that is no number above 0.
         """
-        if type(timeout) not in (int, float) or not 0 < timeout < float("inf"):
+        if not (is_number(timeout) and 0 < timeout < float("inf")):
             raise ValueError(f"timeout must be a number of seconds above 0, got {timeout!r}")
         # No pipes: a child that outlives its shell would keep them open.
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            group = os.name == "posix"  # to be killed as one
+            where: dict[str, Any] = {"cwd": self._root, "stdin": subprocess.DEVNULL}
+            where.update(stdout=out, stderr=err, start_new_session=group)
             with self._lock:
-                process = subprocess.Popen(
-                    command,
-                    shell=True,
-                    cwd=self._root,
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=err,
-                    start_new_session=os.name == "posix",  # a group, to be killed as one
-                )
+                process = subprocess.Popen(command, shell=True, **where)
                 self._running.add(process)
             try:
                 fault = _wait(process, timeout, (out, err))
             finally:
                 _kill_tree(process)
-                with self._lock:
-                    self._running.discard(process)
-            texts = [_read_output(stream) for stream in (out, err)]
-        stdout, stderr = (shortened(text, _MAX_OUTPUT) for text in texts)
+                self._running.discard(process)
+            (stdout, cut), (stderr, cut_too) = map(_printed, (out, err))
         return {
             "status": "error" if fault else "partial" if process.returncode else "success",
             "command": command,
@@ -76,7 +70,7 @@ class Processes:
             "returncode": process.returncode,
             "stdout": stdout,
             "stderr": stderr,
-            "truncated": any(len(text) > _MAX_OUTPUT for text in texts),
+            "truncated": cut or cut_too,
         }
 
     def stop(self) -> None:
@@ -88,15 +82,16 @@ class Processes:
             _kill_tree(process)
 
 
-def _read_output(stream: Any) -> str:
-    """What a command wrote; of very much only the ends, longer than what is kept."""
+def _printed(stream: Any) -> tuple[str, bool]:
+    """What a command wrote, of much only the ends, and whether that was cut."""
     most = 4 * _MAX_OUTPUT  # bytes: no character of UTF-8 has more than four
     size = stream.seek(0, os.SEEK_END)
     stream.seek(0)
     data = stream.read(most)
     stream.seek(max(most, size - most))
     text: str = (data + stream.read()).decode("utf-8", "replace")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return shortened(text, _MAX_OUTPUT), len(text) > _MAX_OUTPUT
 
 
 def _wait(process: Any, timeout: float, outputs: tuple[Any, ...]) -> dict[str, Any]:
@@ -112,15 +107,14 @@ def _wait(process: Any, timeout: float, outputs: tuple[Any, ...]) -> dict[str, A
 
 
 def _kill_tree(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is not None:
-        return
-    if os.name == "posix":
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    else:
-        kill = ["taskkill", "/T", "/F", "/PID", str(process.pid)]
-        subprocess.run(kill, capture_output=True, check=False)
-    process.wait()
+    if process.poll() is None:
+        if os.name == "posix":
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        else:
+            kill = ["taskkill", "/T", "/F", "/PID", str(process.pid)]
+            subprocess.run(kill, capture_output=True, check=False)
+        process.wait()
 
 
 class HostEnv(Env):
@@ -140,9 +134,7 @@ class HostEnv(Env):
         """The ``file`` or ``process`` operations; None for any other group."""
         return {"file": self.files, "process": self.processes}.get(group)
 
-    def reset(
-        self, task: Any = None, workspace: str | None = None, **kwargs: Any
-    ) -> EnvObservation:
+    def reset(self, task: Any = None, workspace: Any = None, **kwargs: Any) -> EnvObservation:
         """The first observation; the files stay as they are."""
         return self.observe()
 
@@ -180,18 +172,13 @@ class WorkspaceEnv(HostEnv):
         copy = Path(self._home.name) / "copy"
         try:
             shutil.copytree(self.source, copy, symlinks=True, ignore=_special_files)
-            self.input_entries = {
-                Path(folder, name).relative_to(copy).as_posix(): entry_of(Path(folder, name))
-                for folder, folders, files in os.walk(copy)
-                for name in folders + files
-            }
+            found = {path.relative_to(copy).as_posix(): path for path in copy.rglob("*")}
+            self.input_entries = {name: entry_of(found[name]) for name in sorted(found)}
         except BaseException:
             self._home.cleanup()
             raise
-        digest = hashlib.sha256()
-        for name, entry in sorted(self.input_entries.items()):
-            digest.update(os.fsencode(name) + b"\0" + os.fsencode(entry) + b"\0")
-        self.input_digest = digest.hexdigest()
+        text = "".join(f"{name}\0{entry}\0" for name, entry in self.input_entries.items())
+        self.input_digest = hashlib.sha256(os.fsencode(text)).hexdigest()
         super().__init__(copy)
 
     def close(self) -> None:
@@ -202,8 +189,7 @@ class WorkspaceEnv(HostEnv):
 
 def _special_files(folder: str, names: list[str]) -> list[str]:
     plain = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
-    modes = {name: Path(folder, name).lstat().st_mode for name in names}
-    return [name for name, mode in modes.items() if stat.S_IFMT(mode) not in plain]
+    return [n for n in names if stat.S_IFMT(os.lstat(Path(folder, n)).st_mode) not in plain]
 
 
 def entry_of(path: Path) -> str:

@@ -26,7 +26,6 @@ _RUN = {"permissions": ToolPermission(command=True)}
 _TRAITS = {"read": _READ, "list": _READ, "edit": _EDIT, "write": _EDIT, "run": _RUN}
 _CODES = {"ambiguous_edit", "invalid_edit", "invalid_read_window", "stale_file", "text_not_found"}
 _ENV_CODES = {"env_required", "path_outside_workspace", "protected_path"}
-_TOLD = ("status", "command", "returncode", "stdout", "stderr")
 _TRIES = 200
 
 
@@ -124,11 +123,11 @@ def outcome(path: str, **values: Any) -> dict[str, Any]:
     return {"status": "success", "path": path, **values}
 
 
-def ran(processes: Any, command: str, timeout: float) -> ToolResult:
-    """Run a command; what came of it and what it printed."""
+def ran(processes: Any, command: str, timeout: float, *more: str) -> ToolResult:
+    """Run a command: its exit status, what it printed and ``more`` of what is told of it."""
     done = processes.run(command, timeout=timeout)
     told: dict[str, Any] = {
-        "output": {name: done.get(name) for name in _TOLD},
+        "output": {name: done.get(name) for name in (*more, "returncode", "stdout", "stderr")},
         "metadata": {"truncated": bool(done.get("truncated"))},
     }
     if done["status"] == "success":

@@ -198,7 +198,7 @@ class CodingToolSet:
     @file_tool("run")
     def run_command(self, command: str) -> ToolResult:
         """Run a shell command in the workspace and wait for it."""
-        return ran(self._processes, command, self._timeout)
+        return ran(self._processes, command, self._timeout, "status", "command")
 
     def _list(self, path: str, label: str) -> ToolResult:
         entries = sorted(self._files.find(path).iterdir())

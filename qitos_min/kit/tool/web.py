@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Mapping
 from html.parser import HTMLParser
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlencode, urlsplit
@@ -51,12 +51,12 @@ class HTTPGet(BaseTool):
         self, url: str, params: dict[str, Any] | None = None, headers: dict[str, str] | None = None
     ) -> ToolResult:
         """Get one page, whose address begins with http:// or https://; ``params`` join it."""
+        text = f"url must begin with http:// or https://, got {url!r}"
+        if not _is_web(url):
+            return ToolResult.semantic_error(code="invalid_url", error=text)
         if params:
             url += ("&" if urlsplit(url).query else "?") + urlencode(params, doseq=True)
-        if not _is_web(url):
-            text = f"url must begin with http:// or https://, got {url!r}"
-            return ToolResult.semantic_error(code="invalid_url", error=text)
-        text, request = "", Request(url, headers={**self._headers, **(headers or {})})
+        request = Request(url, headers={**self._headers, **(headers or {})})
         for _ in range(self._tries):
             try:
                 return ToolResult(output=_fetched(request, self._timeout))
@@ -85,9 +85,8 @@ class HTMLExtractText(BaseTool):
         reader = _Reader(keep_links)
         reader.feed(html)
         reader.close()
-        title = " ".join("".join(reader.title).split()) or None
-        text = " ".join("".join(reader.texts).split())
-        found = {"status": "success", "content": text[: max(max_chars, 0)], "title": title}
+        title, text = (" ".join("".join(part).split()) for part in (reader.title, reader.texts))
+        found = {"status": "success", "content": text[: max(max_chars, 0)], "title": title or None}
         return {**found, "length": len(text), "truncated": len(text) > max_chars}
 
 
@@ -102,7 +101,6 @@ class _WebOnly(HTTPRedirectHandler):
 
 def _fetched(request: Request, timeout: float) -> dict[str, Any]:
     end, data = time.monotonic() + timeout, b""
-    response: HTTPResponse
     with build_opener(_WebOnly()).open(request, timeout=timeout) as response:
         # read1 returns what is there, so that a dripping server meets the deadline.
         while len(data) <= _MOST_BYTES and (piece := response.read1(65536)):

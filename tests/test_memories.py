@@ -6,7 +6,6 @@ from qitos_min import Decision, StateSchema
 from qitos_min.core import HistoryMessage, MemoryRecord
 from qitos_min.engine.search import Search
 from qitos_min.kit import DynamicTreeSearch, MarkdownFileMemory, WindowHistory, WindowMemory
-from qitos_min.kit.planning import GreedySearch
 
 
 def filled(log, kind, count):
@@ -92,9 +91,9 @@ def chosen(search, decision, state):
     ("search", "scores", "wanted"),
     [
         (Search(), (0.1, 0.9), 0.1),
-        (GreedySearch(), (0.1, 0.9, 0.5), 0.9),
-        (GreedySearch(top_k=1), (3, 3, 1), 3),
-        (GreedySearch(), (None, 0.5), None),
+        (DynamicTreeSearch(), (0.1, 0.9, 0.5), 0.9),
+        (DynamicTreeSearch(top_k=1), (3, 3, 1), 3),
+        (DynamicTreeSearch(), (None, 0.5), None),
         (DynamicTreeSearch(), (0.1, 0.9), 0.9),
         (DynamicTreeSearch(exploration_bonus=0), (0.5, "high", 3), 3),
     ],

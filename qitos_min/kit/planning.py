@@ -12,7 +12,7 @@ from ..core.decision import Decision
 from ..engine._replies import read_reply
 from ..engine.search import Search
 
-__all__ = ["DynamicTreeSearch", "GreedySearch", "NumberedPlanBuilder", "PlanCursor"]
+__all__ = ["DynamicTreeSearch", "NumberedPlanBuilder", "PlanCursor"]
 __all__ += ["append_log", "format_action", "parse_numbered_plan", "set_final"]
 
 _NUMBERED = re.compile(r"^[ \t]*\d+[.)][ \t]+(.*\S)", re.MULTILINE)
@@ -97,41 +97,13 @@ class NumberedPlanBuilder:
         return parse_numbered_plan(read_reply(llm(asked)).text)
 
 
-class GreedySearch(Search[Any, Any, Any]):
-    """Takes the best candidate: by ``meta["score"]``, else the earlier one.
+class DynamicTreeSearch(Search[Any, Any, Any]):
+    """Takes the best candidate, and keeps what it did not choose for later branches.
 
-    ``top_k`` is how many are kept for the choice; None keeps all.
-    """
-
-    score_key = "score"
-    max_frontier = 0
-
-    def __init__(self, top_k: int | None = None) -> None:
-        self.top_k = top_k
-        self._frontier: list[Decision] = []
-
-    def score(self, state: Any, obs: Any, candidates: list[Decision]) -> list[float]:
-        """``meta[score_key]`` where it is a number, else more for the earlier ones."""
-        given = [one.meta.get(self.score_key) for one in candidates]
-        return [
-            float(value if isinstance(value, (int, float)) else len(given) - index)
-            for index, value in enumerate(given)
-        ]
-
-    def prune(self, candidates: list[Decision], scores: list[float]) -> list[Decision]:
-        """The ``top_k`` best, the best first; of the others ``max_frontier`` wait."""
-        order = sorted(range(len(candidates)), key=lambda index: -scores[index])
-        ranked = [candidates[index] for index in order]
-        self._frontier = [] if self.top_k is None else ranked[self.top_k :][: self.max_frontier]
-        return ranked[: self.top_k]
-
-
-class DynamicTreeSearch(GreedySearch):
-    """Keeps what it did not choose as candidates of later branches.
-
-    ``max_frontier`` bounds what is kept. ``exploration_bonus`` is added to a candidate's
-    score, divided by one more than the times it was chosen, which
+    A candidate's score is ``meta[score_key]``, else more for the earlier ones, and the
+    ``exploration_bonus`` divided by one more than the times it was chosen, which
     ``state.metadata["tree_visits"]`` counts by ``meta["id"]`` when ``mark_selected`` is called.
+    ``top_k`` are kept for the choice; of the others ``max_frontier`` wait.
     """
 
     def __init__(
@@ -141,10 +113,11 @@ class DynamicTreeSearch(GreedySearch):
         score_key: str = "score",
         exploration_bonus: float = 0.25,
     ) -> None:
-        super().__init__(top_k)
+        self.top_k = top_k
         self.max_frontier = max_frontier
         self.score_key = score_key
         self.exploration_bonus = exploration_bonus
+        self._frontier: list[Decision] = []
 
     def expand(self, state: Any, obs: Any, seed_decision: Decision) -> list[Decision]:
         """What was kept, and the candidates of this branch."""
@@ -153,11 +126,19 @@ class DynamicTreeSearch(GreedySearch):
 
     def score(self, state: Any, obs: Any, candidates: list[Decision]) -> list[float]:
         """The candidates' own scores with the bonus for what was chosen less often."""
-        visits = getattr(state, "metadata", {}).get("tree_visits", {})
-        return [
-            own + self.exploration_bonus / (1 + visits.get(one.meta.get("id"), 0))
-            for own, one in zip(super().score(state, obs, candidates), candidates)
-        ]
+        visits, scores = getattr(state, "metadata", {}).get("tree_visits", {}), []
+        for index, one in enumerate(candidates):
+            own = one.meta.get(self.score_key)
+            own = own if isinstance(own, (int, float)) else len(candidates) - index
+            scores.append(own + self.exploration_bonus / (1 + visits.get(one.meta.get("id"), 0)))
+        return scores
+
+    def prune(self, candidates: list[Decision], scores: list[float]) -> list[Decision]:
+        """The ``top_k`` best, the best first."""
+        order = sorted(range(len(candidates)), key=lambda index: -scores[index])
+        ranked = [candidates[index] for index in order]
+        self._frontier = ranked[self.top_k :][: self.max_frontier]
+        return ranked[: self.top_k]
 
     def mark_selected(self, state: Any, selected: Decision) -> None:
         """Count a choice in ``state.metadata["tree_visits"]``."""

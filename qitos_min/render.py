@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import Any, TextIO
 
 from .core._json import dumps
 from .core._shorten import brief, shortened
-from .core.decision import Decision
 from .engine.hooks import EngineHook
 from .engine.states import RuntimeEvent, StepRecord
 from .kit.planning import format_action
@@ -39,7 +37,7 @@ class ClaudeStyleHook(EngineHook):
     ) -> None:
         if theme not in _THEMES:
             raise ValueError(f"unknown theme {theme!r}, expected one of {', '.join(_THEMES)}")
-        self.output_jsonl = None if output_jsonl is None else Path(output_jsonl)
+        self.output_jsonl = output_jsonl
         self.max_preview_chars = max_preview_chars
         self.theme_name = theme
         self._stream = stream
@@ -58,28 +56,26 @@ class ClaudeStyleHook(EngineHook):
 
     def on_step_end(self, record: StepRecord, state: Any, engine: Any) -> None:
         """Print the step: what was decided, what came of it, what critics said."""
-        parts = [(f"step {record.step_id}", _THEMES[self.theme_name])]
         decision = record.decision
-        if not isinstance(decision, Decision):
+        parts = [(f"step {record.step_id}", _THEMES[self.theme_name])]
+        if decision is None:
             parts.append(("no decision", _BAD))
-        elif decision.mode == "act":
+        elif decision.mode != "act":
+            more = {"handoff": f"to {decision.target}", "final": decision.final_answer}
+            text = f"{decision.mode} {self._short(more.get(decision.mode, ''))}"
+            parts.append((text.strip(), ""))
+        else:
             for index, action in enumerate(decision.actions):
                 parts.append((self._short(format_action(action)), ""))
                 parts += map(self._result, record.action_results[index : index + 1])
-        else:
-            more = {"handoff": f"to {decision.target}", "final": decision.final_answer}
-            parts.append(
-                (f"{decision.mode} {self._short(more.get(decision.mode, ''))}".strip(), "")
-            )
         for verdict in record.critic_outputs:
-            action, reason = verdict.get("action"), verdict.get("reason")
-            if action != "continue":
-                parts.append((f"{verdict.get('critic_name')}: {action}, {reason}", _BAD))
+            if verdict["action"] != "continue":
+                text = "{critic_name}: {action}, {reason}".format_map(verdict)
+                parts.append((text, _BAD))
         self._print(*parts)
 
     def on_run_end(self, result: Any, engine: Any) -> None:
         """Print the answer, or why there is none."""
-        reason = getattr(result.state, "stop_reason", None)
         spent = f"{result.step_count} steps, {result.runtime_seconds:.1f} s"
         if result.total_tokens:
             spent += f", {result.total_tokens} tokens"
@@ -89,7 +85,7 @@ class ClaudeStyleHook(EngineHook):
             end = ("no answer", _BAD)
         else:
             end = (self._short(result.final_result), _GOOD)
-        self._print(end, (f"{reason}, {spent}", _DIM))
+        self._print(end, (f"{getattr(result.state, 'stop_reason', None)}, {spent}", _DIM))
 
     def _result(self, result: Any) -> tuple[str, str]:
         if isinstance(result, dict) and result.get("error") and "status" in result:
@@ -103,7 +99,7 @@ class ClaudeStyleHook(EngineHook):
         return shortened(" ".join(value.split()), self.max_preview_chars)
 
     def _print(self, *parts: tuple[str, str]) -> None:
-        stream = sys.stderr if self._stream is None else self._stream
+        stream = self._stream or sys.stderr
         if stream is None:
             return  # A program without a console has none.
         coloured = stream.isatty() and not os.environ.get("NO_COLOR")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from ..core.agent_module import AgentModule
@@ -19,23 +19,17 @@ from .tool import EnvToolSet
 __all__ = ["Composition", "compose"]
 
 
-@dataclass(frozen=True)
-class Composition(AbstractContextManager["Composition"]):
-    """An agent with all that its run needs; a context manager that closes itself."""
+class Composition(ExitStack):
+    """An agent with all that its run needs; a context manager that closes itself.
+
+    ``close`` removes the workspace copy and temporary artifacts; it publishes nothing.
+    """
 
     agent: AgentModule
     env: WorkspaceEnv
     tool_registry: ToolRegistry  # the agent's tools and those of ``EnvToolSet``
     runtime: RuntimeComposition
     engine: Engine
-    _held: ExitStack
-
-    def __exit__(self, *failure: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Remove the workspace copy and temporary artifacts; publishes nothing."""
-        self._held.close()
 
 
 def compose(
@@ -51,20 +45,23 @@ def compose(
     the one of ``runtime``, or a temporary one. ``engine_options`` go to ``Engine``.
     NotADirectoryError when ``workspace`` is no existing folder, TypeError for unknown options.
     """
-    with ExitStack() as held:
+    with Composition() as held:
         runtime = runtime or RuntimeComposition()
         if runtime.artifact_resolver is None:
             folder = held.enter_context(tempfile.TemporaryDirectory(prefix="artifacts-"))
             runtime = replace(runtime, artifact_resolver=FileArtifactStore(folder))
         env = WorkspaceEnv(workspace, artifact_store=runtime.artifact_resolver)
         held.callback(env.close)
-        registry = agent.tool_registry.copy()
+        tools = agent.tool_registry.copy()
         for tool in EnvToolSet().tools():
-            if tool.name not in registry:
-                registry.register(tool)
-        engine = Engine(agent, tool_registry=registry, env=env, runtime=runtime, **engine_options)
+            if tool.name not in tools:
+                tools.register(tool)
+        engine = Engine(agent, tool_registry=tools, env=env, runtime=runtime, **engine_options)
         before = {k: v for k, v in agent.config.items() if k == "artifact_resolver"}
         held.callback(agent.config.update, before)
         held.callback(agent.config.pop, "artifact_resolver")
         agent.config["artifact_resolver"] = runtime.artifact_resolver
-        return Composition(agent, env, registry, runtime, engine, held.pop_all())
+        made = held.pop_all()
+    made.agent, made.env, made.tool_registry = agent, env, tools
+    made.runtime, made.engine = runtime, engine
+    return made

@@ -39,7 +39,7 @@ class FileCheckpointStore:
     """Checkpoints in a folder, one file of JSON lines for each run.
 
     An entry is on disk when ``append`` returns; a line that a killed process left unfinished
-    is passed over when the run is loaded, and cut off before the next entry.
+    is cut off when the run is loaded.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -51,23 +51,18 @@ class FileCheckpointStore:
 
     def append(self, run_id: str, entry: dict[str, Any]) -> None:
         """Add the next entry of a run: its beginning first, then its steps."""
-        with open(self._path(run_id), "a+b") as file:
-            end = file.seek(0, os.SEEK_END)
-            if end:
-                file.seek(end - 1)
-                if file.read(1) != b"\n":
-                    file.seek(0)
-                    file.truncate(file.read().rfind(b"\n") + 1)
+        with open(self._path(run_id), "ab") as file:
             file.write(dumps(entry).encode("utf-8") + b"\n")
-            file.flush()
 
     def load(self, run_id: str) -> list[dict[str, Any]]:
         """Return the entries of a run in order; an unknown run is a ``KeyError``."""
         try:
-            lines = self._path(run_id).read_bytes().split(b"\n")[:-1]
+            with open(self._path(run_id), "r+b") as file:
+                whole = file.read()
+                file.truncate(whole.rfind(b"\n") + 1)
         except FileNotFoundError:
             raise KeyError(run_id) from None
-        return [json.loads(line) for line in lines]
+        return [json.loads(line) for line in whole.split(b"\n")[:-1]]
 
     def list_runs(self) -> list[str]:
         """Return the ids of all runs, oldest first."""

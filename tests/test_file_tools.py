@@ -6,7 +6,6 @@ import hashlib
 import os
 import random
 import re
-import time
 
 import pytest
 
@@ -15,7 +14,7 @@ from tool_results import result_of
 from qitos_min.core.tool_registry import ToolRegistry
 from qitos_min.core.tool_result import ToolResult
 from qitos_min.kit._folder import FileRefusal
-from qitos_min.kit._text import edit_bytes
+from qitos_min.kit.tool._files import edited
 from qitos_min.kit.tool import CodingToolSet
 from workspaces import edit, read, tree
 
@@ -407,29 +406,6 @@ def test_a_refused_edit_leaves_the_file(
     assert path.stat().st_mtime_ns == 10**18
 
 
-@pytest.mark.parametrize(
-    "before, old, code",
-    [
-        ("a" * 10**6, "a" * 5000, "ambiguous_edit"),
-        ("a" * 10**6, "a" * 5000 + "b", "text_not_found"),
-        ("\n" * 10**6, "\n" * 2000, "ambiguous_edit"),
-        ("\r\n" * 10**6, "\n" * 2000 + "b", "text_not_found"),
-        ("\r\n" * 10**6, "\r\n" * 2000 + "b", "text_not_found"),
-        (("a" * 4999 + "b") * 200, "a" * 5000, "text_not_found"),
-    ],
-    ids=range(6),
-)
-def test_the_time_of_an_edit_is_not_the_product_of_both_lengths(before, old, code):
-    # One pattern for all line ends took up to a minute for a file of a megabyte.
-    started = time.perf_counter()
-    with pytest.raises(FileRefusal) as caught:
-        edit_bytes(before.encode(), old, "x")
-    assert caught.value.code == code
-    assert time.perf_counter() - started < 1
-    if code == "ambiguous_edit":
-        assert caught.value.reason == AMBIGUOUS.format("at least 1000")
-
-
 @pytest.mark.parametrize("spell", [str.lower, str.upper])
 def test_edit_accepts_the_expected_digest(workspace, spell):
     (workspace / "a.txt").write_bytes(b"alpha\n")
@@ -496,12 +472,12 @@ def test_an_edit_changes_only_the_matched_bytes(seed):
     new = "".join(chance.choices(["x", "\n", "\\1", "\u00e9"], k=chance.randrange(5)))
     places = [i for i in range(len(shown)) if shown.startswith(old, i)]
     try:
-        edited, count = edit_bytes(bom + body, old, new, replace_all=False)
+        edited, count = edited(bom + body, old, new, replace_all=False)
     except FileRefusal as refusal:
         # As a reader of the numbered lines would count them.
         expected = "ambiguous_edit" if len(places) > 1 else "invalid_edit"
         assert refusal.code == expected
-        edited, count = edit_bytes(bom + body, old, "x" + new, replace_all=True)
+        edited, count = edited(bom + body, old, "x" + new, replace_all=True)
         assert plain(edited) == bom + shown.replace(old, "x" + new).encode()
         assert count == shown.count(old)
         return

@@ -199,8 +199,7 @@ class ChangingFiles:
 def test_a_path_that_leads_elsewhere_while_editing_is_not_followed(
     workspace, outside, spot, target, code
 ):
-    from qitos_min.kit._text import edit_bytes
-    from qitos_min.kit.tool._files import changed, file_tool
+    from qitos_min.kit.tool._files import changed, edited, file_tool
 
     (workspace / "sub").mkdir()
     (workspace / "sub" / "x").write_bytes(b"secret")
@@ -215,7 +214,7 @@ def test_a_path_that_leads_elsewhere_while_editing_is_not_followed(
     class Tools:
         @file_tool("edit")
         def edit(self, name: str):
-            return changed(files, name, edit_bytes, "secret", "public")
+            return changed(files, name, edited, "secret", "public")
 
     registry = ToolRegistry().register(Tools().edit)
     result = registry.execute(Action("edit", {"name": "sub/x"}))

@@ -1,7 +1,6 @@
 """Ready-made sets of tools, and single tools."""
 
-from ._env_tools import EnvToolSet
-from .coding import CodingToolSet, EditorToolSet, ReadFile, RunCommand, WriteFile
+from .coding import CodingToolSet, EditorToolSet, EnvToolSet, ReadFile, RunCommand, WriteFile
 from .web import HTMLExtractText, HTTPGet
 
 __all__ = ["CodingToolSet", "EditorToolSet", "EnvToolSet", "HTMLExtractText", "HTTPGet"]

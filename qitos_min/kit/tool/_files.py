@@ -1,21 +1,31 @@
-"""File and command operations as tool results; ``files`` is a ``Folder`` or acts like one."""
+"""Files and commands as tool results; ``files`` is a ``Folder`` or acts like one.
+
+Lines end at ``\\n``, ``\\r\\n`` or a lone ``\\r``. In a text without ``\\r`` that is looked
+for or put in, an LF stands for whichever of these the file has there.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import re
+from collections import Counter
 from collections.abc import Callable
 from functools import wraps
 from inspect import signature
+from itertools import chain, repeat
 from typing import Any
 
 from ...core.function_tool_decorator import function_tool
 from ...core.tool import FunctionTool, ToolPermission
 from ...core.tool_result import ToolResult
 from .._folder import FileRefusal
-from .._text import lines_of
 
-__all__ = ["changed", "file_tool", "outcome", "ran", "read", "written"]
+__all__ = ["changed", "edited", "file_tool", "lines_of", "outcome", "ran", "read", "with_lines"]
+__all__ += ["written"]
 
+_BOM = "\ufeff"
+_LINE_END = re.compile("\r\n|\r|\n")
+_LINE = re.compile("[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _READ: dict[str, Any] = {
     "read_only": True,
     "concurrency_safe": True,
@@ -71,13 +81,10 @@ def read(files: Any, name: str, offset: int, limit: int, first: int = 0) -> Tool
     shown = enumerate(lines[start : start + limit], start + 1)
     more = start + limit < len(lines)
     receipt = {"offset": start, "limit": limit, "total_lines": len(lines), "has_more": more}
+    known = {"path": name, "sha256": _sha256(data)}
     return ToolResult(
         output="\n".join(f"{number}\t{line}" for number, line in shown),
-        metadata={
-            "path": str(name),
-            "sha256": _sha256(data),
-            "selection_receipt": {**receipt, "truncated": more},
-        },
+        metadata={**known, "selection_receipt": {**receipt, "truncated": more}},
     )
 
 
@@ -102,8 +109,8 @@ def changed(
     row = {"operation": "edit", "sha256_before": _sha256(before), "sha256_after": digest}
     return ToolResult(
         output=f"edited {name}: {count} replaced" if told is None else outcome(name, **told),
-        metadata={"path": str(name), "replacements": count, "sha256": digest},
-        filesystem_changes=[{"path": str(name), **row}],
+        metadata={"path": name, "replacements": count, "sha256": digest},
+        filesystem_changes=[{"path": name, **row}],
     )
 
 
@@ -114,7 +121,7 @@ def written(files: Any, name: str, text: str, *, told: bool = False) -> ToolResu
     row = {"operation": "write", "sha256_before": None, "sha256_after": _sha256(data)}
     return ToolResult(
         output=outcome(name, size=len(data)) if told else f"wrote {name}: {len(data)} bytes",
-        filesystem_changes=[{"path": str(name), **row}],
+        filesystem_changes=[{"path": name, **row}],
     )
 
 
@@ -146,6 +153,85 @@ def ran(processes: Any, command: str, timeout: float, *more: str) -> ToolResult:
         outcome_unknown=True,
         **told,
     )
+
+
+def lines_of(data: bytes) -> list[str]:
+    """The lines of a file without BOM and line ends; bytes that are not UTF-8 are U+FFFD."""
+    lines = _LINE_END.split(_text_of(data, "replace")[1])
+    return lines if lines[-1] else lines[:-1]  # what follows the last line end is not a line
+
+
+def edited(
+    data: bytes, old: str, new: str, replace_all: bool = False, expected_sha256: str | None = None
+) -> tuple[bytes, int]:
+    """A file with ``new`` in the place of ``old``, and the number of places.
+
+    Raises ``FileRefusal``: ``stale_file`` (another SHA-256 than expected), ``invalid_edit``,
+    ``text_not_found``, ``ambiguous_edit`` (more than one place, which may overlap),
+    ``file_is_binary``, ``file_is_not_utf8``.
+    """
+    if expected_sha256 is not None and expected_sha256.lower() != _sha256(data):
+        raise FileRefusal("stale_file", "the file changed: its SHA-256 is not the expected one")
+    if not old or old == new:
+        why = "old and new text are the same" if old else "old text is empty"
+        raise FileRefusal("invalid_edit", why)
+    bom, text = _text_of(data)
+    parts = [old] if "\r" in old else old.split("\n")
+    pattern = "(?:\r\n|\r|(?<!\r)\n)".join(map(re.escape, parts))
+    places = len(re.findall(f"(?={pattern})", text))
+    if not places:
+        raise FileRefusal("text_not_found", "old text does not occur in the file")
+    if places > 1 and not replace_all:
+        why = f"old text occurs in {places} places, expected one (or replace all)"
+        raise FileRefusal("ambiguous_edit", why)
+    own = _line_end_of(text)
+    after, count = re.subn(pattern, lambda match: _with_line_ends(new, match[0], own), text)
+    if after == text:
+        raise FileRefusal("invalid_edit", "old and new text are the same in this file")
+    return (bom + after).encode("utf-8"), count
+
+
+def with_lines(data: bytes, start: int, end: int, new: str) -> tuple[bytes, int]:
+    """The same with ``new`` for the lines ``start`` to ``end``, counted from 1, as one place.
+
+    With ``end`` one below ``start`` it is inserted before the line ``start``, which may be one
+    behind the last. Raises as ``edited``, ``invalid_edit`` for lines that are not there.
+    """
+    bom, text = _text_of(data)
+    lines = _LINE.findall(text)
+    if not 1 <= start <= end + 1 <= len(lines) + 1:
+        wrong = f"lines {start} to {end} are not in the file, it has {len(lines)}"
+        raise FileRefusal("invalid_edit", wrong)
+    own = _line_end_of(text)
+    new = _with_line_ends(new, "", own)
+    open_end = bool(lines) and not lines[-1].endswith(("\r", "\n"))
+    if open_end and new and start > len(lines):
+        new = own + new
+    elif lines and new and (end < len(lines) or not open_end):
+        new = new if new.endswith(("\r", "\n")) else new + own
+    return "".join([bom, *lines[: start - 1], new, *lines[end:]]).encode("utf-8"), 1
+
+
+def _text_of(data: bytes, errors: str = "strict") -> tuple[str, str]:
+    """A file's BOM, if it has one, and its text."""
+    # UTF-16 text is binary here: its line ends and matches are no single bytes.
+    if b"\0" in data or data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise FileRefusal("file_is_binary", f"binary file of {len(data)} bytes, not text")
+    try:
+        text = data.decode("utf-8", errors)
+    except UnicodeDecodeError:
+        raise FileRefusal("file_is_not_utf8", "not UTF-8, it can only be read") from None
+    return (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
+
+
+def _line_end_of(text: str) -> str:
+    return Counter(_LINE_END.findall(text) or ["\n"]).most_common(1)[0][0]
+
+
+def _with_line_ends(new: str, replaced: str, own: str) -> str:
+    """``new`` with the line ends of what it replaces, in order, then the file's own."""
+    ends = chain(_LINE_END.findall(replaced), repeat(own))
+    return new if "\r" in new else re.sub("\n", lambda _: next(ends), new)
 
 
 def _sha256(data: bytes) -> str:

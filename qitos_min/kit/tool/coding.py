@@ -1,28 +1,36 @@
-"""Tools for the files and commands of a folder of this machine, without an environment."""
+"""Tools for files and commands: of a folder of this machine, or of an environment."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 from ...core.tool import FunctionTool
 from ...core.tool_result import ToolResult
 from .._folder import FileRefusal, Folder
-from .._text import edit_bytes, lines_of, replace_lines
 from ..env import Processes
-from ._files import changed, file_tool, outcome, ran, read, written
+from ._files import changed, edited, file_tool, lines_of, outcome, ran, read, with_lines, written
 from .web import HTMLExtractText, HTTPGet
 
-__all__ = ["CodingToolSet", "EditorToolSet", "ReadFile", "RunCommand", "WriteFile"]
+__all__ = ["CodingToolSet", "EditorToolSet", "EnvToolSet", "ReadFile", "RunCommand", "WriteFile"]
 
 _Root = str | os.PathLike[str]
+_Context = dict[str, Any] | None
 _EDITOR = ("view", "create", "str_replace", "insert", "search", "replace_lines")
 _WHOLE = ("read_file", "write_file", "append_file", "list_files", "run_command")
 _PROFILES = {"editor": _EDITOR, "full": ("Read", "Edit", *_EDITOR, *_WHOLE)}
 _ABSENT = ("include_notebook", "include_tasks", "enable_lsp", "enable_tasks")
 _WEB = ("enable_web", "include_http_tools")
 _MOST_LISTED, _MOST_MATCHES = 1000, 100
+
+# Arguments that several tools take.
+_Path = Annotated[str, "Path inside the workspace."]
+_Most = Annotated[int, "How many lines to read at most, from 1."]
+_Old = Annotated[str, "The text to replace, exactly as it is in the file."]
+_New = Annotated[str, "The text to put in its place."]
+_Every = Annotated[bool, "Replace every occurrence."]
+_Digest = Annotated[str | None, "SHA-256 that the file must still have, in hexadecimal."]
 
 
 class CodingToolSet:
@@ -72,46 +80,38 @@ class CodingToolSet:
         return [*found, HTTPGet(), HTMLExtractText()] if self._web else found
 
     @file_tool("read")
-    def Read(self, file_path: str, offset: int = 0, limit: int = 2000) -> ToolResult:
-        """Read lines of a text file, each as its number, a tab and its text.
-
-        Args:
-            file_path: Path of the file, inside the workspace.
-            offset: How many lines to skip, from 0.
-            limit: How many lines to read at most, from 1.
-        """
+    def Read(
+        self,
+        file_path: _Path,
+        offset: Annotated[int, "How many lines to skip, from 0."] = 0,
+        limit: _Most = 2000,
+    ) -> ToolResult:
+        """Read lines of a text file, each as its number, a tab and its text."""
         return read(self._files, file_path, offset, limit)
 
     @file_tool("edit")
     def Edit(
         self,
-        file_path: str,
-        old_string: str,
-        new_string: str,
-        replace_all: bool = False,
+        file_path: _Path,
+        old_string: _Old,
+        new_string: _New,
+        replace_all: _Every = False,
         *,
-        expected_sha256: str | None = None,
+        expected_sha256: _Digest = None,
     ) -> ToolResult:
-        """Replace a text that occurs once in a file, or every occurrence of it.
-
-        Args:
-            file_path: Path of the file, inside the workspace.
-            old_string: The text to replace, exactly as it is in the file.
-            new_string: The text to put in its place.
-            replace_all: Replace every occurrence.
-            expected_sha256: SHA-256 that the file must still have, in hexadecimal.
-        """
+        """Replace a text that occurs once in a file, or every occurrence of it."""
         options = old_string, new_string, replace_all, expected_sha256
-        return changed(self._files, file_path, edit_bytes, *options)
+        return changed(self._files, file_path, edited, *options)
 
     @file_tool("read")
-    def view(self, path: str, view_range: list[int] | None = None) -> ToolResult:
-        """Show a text file, or the names in a folder.
-
-        Args:
-            path: Path of the file or folder, inside the workspace.
-            view_range: First and last line, from 1; -1 is the last of the file.
-        """
+    def view(
+        self,
+        path: _Path,
+        view_range: Annotated[
+            list[int] | None, "First and last line, from 1; -1 is the end."
+        ] = None,
+    ) -> ToolResult:
+        """Show a text file, or the names in a folder."""
         if self._files.find(path).is_dir():
             return self._list(path, "entries")
         lines = lines_of(self._files.read_bytes(path))
@@ -125,32 +125,32 @@ class CodingToolSet:
         return ToolResult(output=outcome(path, content="\n".join(shown), lines=numbered, **more))
 
     @file_tool("write")
-    def create(self, path: str, file_text: str = "") -> ToolResult:
+    def create(self, path: _Path, file_text: str = "") -> ToolResult:
         """Write a whole text file inside the workspace, new or not."""
         return written(self._files, path, file_text, told=True)
 
     @file_tool("edit")
-    def str_replace(self, path: str, old_str: str, new_str: str = "") -> ToolResult:
+    def str_replace(self, path: _Path, old_str: str, new_str: str = "") -> ToolResult:
         """Replace a text that occurs once in a file, exactly as it is there."""
-        return changed(self._files, path, edit_bytes, old_str, new_str, told={})
+        return changed(self._files, path, edited, old_str, new_str, told={})
 
     @file_tool("edit")
-    def insert(self, path: str, insert_line: int, new_str: str) -> ToolResult:
+    def insert(self, path: _Path, insert_line: int, new_str: str) -> ToolResult:
         """Insert lines of text behind the line ``insert_line`` of a file, or (0) before all."""
         where = insert_line + 1, insert_line
-        return changed(self._files, path, replace_lines, *where, new_str, told={})
+        return changed(self._files, path, with_lines, *where, new_str, told={})
 
     @file_tool("edit")
     def replace_lines(
-        self, path: str, start_line: int, end_line: int, replacement: str = ""
+        self, path: _Path, start_line: int, end_line: int, replacement: str = ""
     ) -> ToolResult:
         """Replace the lines ``start_line`` (from 1) to ``end_line`` of a file, or remove them."""
-        end = end_line if end_line >= start_line else -1  # an insertion to ``replace_lines``
+        end = end_line if end_line >= start_line else -1  # else an insertion
         where = start_line, end, replacement
-        return changed(self._files, path, replace_lines, *where, told={})
+        return changed(self._files, path, with_lines, *where, told={})
 
     @file_tool("read")
-    def search(self, path: str, keyword: str) -> ToolResult:
+    def search(self, path: _Path, keyword: str) -> ToolResult:
         """Find the lines that hold a text in any case, in a file or the files below a folder."""
         below = self._files.find(path).is_dir()
         names = self._files.list_files(path, _MOST_LISTED) if below else [path]
@@ -170,19 +170,19 @@ class CodingToolSet:
         return ToolResult(output=outcome(path, **told))
 
     @file_tool("read")
-    def read_file(self, filename: str) -> ToolResult:
+    def read_file(self, filename: _Path) -> ToolResult:
         """Read a whole text file inside the workspace."""
         data = self._files.read_bytes(filename)
         content = "\n".join(lines_of(data))
         return ToolResult(output=outcome(filename, content=content, size=len(data)))
 
     @file_tool("write")
-    def write_file(self, filename: str, content: str) -> ToolResult:
+    def write_file(self, filename: _Path, content: str) -> ToolResult:
         """Write a whole text file inside the workspace, new or not."""
         return written(self._files, filename, content, told=True)
 
     @file_tool("write")
-    def append_file(self, filename: str, content: str) -> ToolResult:
+    def append_file(self, filename: _Path, content: str) -> ToolResult:
         """Add text to the end of a file, which is made if there is none."""
         path, added = self._files.find(filename), content.encode("utf-8")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -191,7 +191,7 @@ class CodingToolSet:
         return changed(self._files, filename, lambda data: (data + added, 1), told=told)
 
     @file_tool("list")
-    def list_files(self, path: str = ".") -> ToolResult:
+    def list_files(self, path: _Path = ".") -> ToolResult:
         """List what is in a folder inside the workspace."""
         return self._list(path, "files")
 
@@ -200,13 +200,87 @@ class CodingToolSet:
         """Run a shell command in the workspace and wait for it."""
         return ran(self._processes, command, self._timeout, "status", "command")
 
-    def _list(self, path: str, label: str) -> ToolResult:
+    def _list(self, path: _Path, label: str) -> ToolResult:
         entries = sorted(self._files.find(path).iterdir())
         found = [
             {"name": entry.name, "type": "directory" if entry.is_dir() else "file"}
             for entry in entries[:_MOST_LISTED]
         ]
         return ToolResult(output=outcome(path, count=len(entries), **{label: found}))
+
+
+class EnvToolSet:
+    """Files and commands of ``runtime_context["env"]``, and never those of the host.
+
+    The environment's ``file`` operations are ``read_bytes``, ``write_bytes`` and
+    ``list_files``, its ``process`` operation is ``run``, as in ``kit.env``.
+    """
+
+    name = "env"
+
+    def tools(self) -> list[FunctionTool]:
+        """The tools of this set."""
+        files = [self.read_file, self.edit_file, self.write_file, self.list_files]
+        return [*files, self.run_command]
+
+    @file_tool("read", ops="file")
+    def read_file(
+        self,
+        path: _Path,
+        line_offset: Annotated[int, "Number of the first line to read, from 1."] = 1,
+        line_limit: _Most = 400,
+        runtime_context: _Context = None,
+    ) -> ToolResult:
+        """Read lines of a text file, each as its number, a tab and its text."""
+        return read(_ops(runtime_context, "file"), path, line_offset, line_limit, 1)
+
+    @file_tool("edit", ops="file")
+    def edit_file(
+        self,
+        path: _Path,
+        old_text: _Old,
+        replacement: _New,
+        expected_sha256: _Digest = None,
+        replace_all: _Every = False,
+        runtime_context: _Context = None,
+    ) -> ToolResult:
+        """Replace a text that occurs once in a file, or every occurrence of it."""
+        options = old_text, replacement, replace_all, expected_sha256
+        return changed(_ops(runtime_context, "file"), path, edited, *options)
+
+    @file_tool("write", ops="file")
+    def write_file(self, path: _Path, content: str, runtime_context: _Context = None) -> ToolResult:
+        """Write a whole text file as UTF-8, new or not; missing folders are made."""
+        return written(_ops(runtime_context, "file"), path, content)
+
+    @file_tool("list", ops="file")
+    def list_files(
+        self, path: _Path = ".", limit: int = 200, runtime_context: _Context = None
+    ) -> ToolResult:
+        """List up to ``limit`` files below a folder, at any depth."""
+        most = max(limit, 1)
+        found = _ops(runtime_context, "file").list_files(path, most + 1)
+        return ToolResult(output=found[:most], metadata={"has_more": len(found) > most})
+
+    @file_tool("run", ops="process")
+    def run_command(
+        self,
+        command: str,
+        timeout: Annotated[float, "Seconds after which it is killed."] = 30,
+        runtime_context: _Context = None,
+    ) -> ToolResult:
+        """Run a shell command in the workspace and wait for it."""
+        return ran(_ops(runtime_context, "process"), command, timeout)
+
+
+def _ops(context: _Context, group: str) -> Any:
+    """The environment's operations of a group."""
+    env = (context or {}).get("env")
+    ops = None if env is None else env.get_ops(group)
+    if ops is None:
+        text = f"this tool needs an environment with {group!r} operations"
+        raise FileRefusal("env_required", text)
+    return ops
 
 
 class EditorToolSet(CodingToolSet):

@@ -472,24 +472,24 @@ def test_an_edit_changes_only_the_matched_bytes(seed):
     new = "".join(chance.choices(["x", "\n", "\\1", "\u00e9"], k=chance.randrange(5)))
     places = [i for i in range(len(shown)) if shown.startswith(old, i)]
     try:
-        edited, count = edited(bom + body, old, new, replace_all=False)
+        after, count = edited(bom + body, old, new, replace_all=False)
     except FileRefusal as refusal:
         # As a reader of the numbered lines would count them.
         expected = "ambiguous_edit" if len(places) > 1 else "invalid_edit"
         assert refusal.code == expected
-        edited, count = edited(bom + body, old, "x" + new, replace_all=True)
-        assert plain(edited) == bom + shown.replace(old, "x" + new).encode()
+        after, count = edited(bom + body, old, "x" + new, replace_all=True)
+        assert plain(after) == bom + shown.replace(old, "x" + new).encode()
         assert count == shown.count(old)
         return
     assert count == len(places) == 1
-    assert plain(edited) == bom + shown.replace(old, new).encode()
+    assert plain(after) == bom + shown.replace(old, new).encode()
     head, tail = shown[: places[0]].encode(), shown[places[0] + len(old) :].encode()
     kept = [i for i in range(len(body) + 1) if plain(body[:i]) == head]
     rest = [i for i in range(len(body) + 1) if plain(body[i:]) == tail]
-    assert any(edited.startswith(bom + body[:i]) for i in kept)
-    assert any(edited.endswith(body[i:]) for i in rest)
+    assert any(after.startswith(bom + body[:i]) for i in kept)
+    assert any(after.endswith(body[i:]) for i in rest)
     if len(line_ends(body)) == 1:
-        assert line_ends(edited) <= line_ends(body)
+        assert line_ends(after) <= line_ends(body)
 
 
 def line_ends(data: bytes) -> set[bytes]:

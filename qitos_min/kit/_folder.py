@@ -33,10 +33,8 @@ _PROTECTED = frozenset(
 )
 _LOCK_WAIT_S = 10.0
 
-# O_BINARY is Windows' alone, the others are not; O_NONBLOCK keeps a pipe from blocking.
-_PLAIN = getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
-_READ = os.O_RDONLY | _PLAIN | getattr(os, "O_NONBLOCK", 0)
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN
+# Neither is on Windows; O_NONBLOCK keeps a pipe from blocking.
+_CAREFUL = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 _Name = str | os.PathLike[str]
 
@@ -59,7 +57,7 @@ def is_protected(part: str) -> bool:
 
 def read_regular(path: Path, most: int = -1) -> bytes:
     """Up to ``most`` bytes (-1: all) of a regular file; OSError for a link or device."""
-    with open(path, "rb", opener=lambda path, _: os.open(path, _READ)) as stream:
+    with open(path, "rb", opener=lambda path, flags: os.open(path, flags | _CAREFUL)) as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", path.name)
         return stream.read(most)
@@ -68,9 +66,9 @@ def read_regular(path: Path, most: int = -1) -> bytes:
 @contextmanager
 def beside(path: Path, data: bytes, like: Path | None = None) -> Iterator[Path]:
     """A file in the same folder, with owner and mode of ``like``; gone at the end or renamed."""
-    new = path.with_name(f".{uuid.uuid4().hex}.tmp")
+    new, mode = path.with_name(f".{uuid.uuid4().hex}.tmp"), 0o600 if like else 0o666
     try:
-        with open(os.open(new, _CREATE, 0o600 if like else 0o666), "wb") as stream:
+        with open(new, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
@@ -105,12 +103,10 @@ class Folder:
         outside = FileRefusal("path_outside_workspace", "outside the workspace", name)
         try:
             path = (self.root / name).resolve()
+            parts = path.relative_to(self.root).parts
         except (OSError, RuntimeError, TypeError, ValueError) as error:
-            # Link loops, NUL characters and values that are no paths lead nowhere.
+            # So do link loops, NUL characters and values that are no paths.
             raise outside from error
-        if not path.is_relative_to(self.root):
-            raise outside
-        parts = path.relative_to(self.root).parts
         if os.name == "nt" and any(":" in part for part in parts):
             raise outside  # "a.txt:hidden" names another stream of a.txt
         # A protected name may be a link to one that is not.

@@ -26,9 +26,11 @@ _MOST_LISTED, _MOST_MATCHES = 1000, 100
 
 # Arguments that several tools take.
 _Path = Annotated[str, "Path inside the workspace."]
+_Skip = Annotated[int, "How many lines to skip, from 0."]
 _Most = Annotated[int, "How many lines to read at most, from 1."]
 _Old = Annotated[str, "The text to replace, exactly as it is in the file."]
 _New = Annotated[str, "The text to put in its place."]
+_Range = Annotated[list[int] | None, "First and last line, from 1; -1 is the end of the file."]
 _Every = Annotated[bool, "Replace every occurrence."]
 _Digest = Annotated[str | None, "SHA-256 that the file must still have, in hexadecimal."]
 
@@ -80,12 +82,7 @@ class CodingToolSet:
         return [*found, HTTPGet(), HTMLExtractText()] if self._web else found
 
     @file_tool("read")
-    def Read(
-        self,
-        file_path: _Path,
-        offset: Annotated[int, "How many lines to skip, from 0."] = 0,
-        limit: _Most = 2000,
-    ) -> ToolResult:
+    def Read(self, file_path: _Path, offset: _Skip = 0, limit: _Most = 2000) -> ToolResult:
         """Read lines of a text file, each as its number, a tab and its text."""
         return read(self._files, file_path, offset, limit)
 
@@ -104,20 +101,14 @@ class CodingToolSet:
         return changed(self._files, file_path, edited, *options)
 
     @file_tool("read")
-    def view(
-        self,
-        path: _Path,
-        view_range: Annotated[
-            list[int] | None, "First and last line, from 1; -1 is the end."
-        ] = None,
-    ) -> ToolResult:
+    def view(self, path: _Path, view_range: _Range = None) -> ToolResult:
         """Show a text file, or the names in a folder."""
         if self._files.find(path).is_dir():
             return self._list(path, "entries")
         lines = lines_of(self._files.read_bytes(path))
-        first, last = view_range if view_range and len(view_range) == 2 else (1, -1)
+        first, last = (view_range or [1, -1])[0], (view_range or [1, -1])[-1]
         last = max(len(lines), 1) if last == -1 else last
-        if not 1 <= first <= last or len(view_range or (1, 2)) != 2:
+        if not 1 <= first <= last:
             raise FileRefusal("invalid_read_window", f"no range of lines: {view_range!r}")
         shown = lines[first - 1 : last]
         numbered = [{"line": n, "text": text} for n, text in enumerate(shown, first)]
@@ -145,9 +136,8 @@ class CodingToolSet:
         self, path: _Path, start_line: int, end_line: int, replacement: str = ""
     ) -> ToolResult:
         """Replace the lines ``start_line`` (from 1) to ``end_line`` of a file, or remove them."""
-        end = end_line if end_line >= start_line else -1  # else an insertion
-        where = start_line, end, replacement
-        return changed(self._files, path, with_lines, *where, told={})
+        where = start_line, end_line if end_line >= start_line else -1  # else an insertion
+        return changed(self._files, path, with_lines, *where, replacement, told={})
 
     @file_tool("read")
     def search(self, path: _Path, keyword: str) -> ToolResult:

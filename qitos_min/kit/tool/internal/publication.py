@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +19,22 @@ from ...env import WorkspaceEnv, entry_of
 __all__ = ["SandboxPublicationTool"]
 
 _POSIX = os.name == "posix"
-# What an entry of the source must not be, with its rank among the faults of all files.
-_SPECIAL = 2, "publication_special_file", "no regular file in the source"
-_NO_FILES = {
-    "link": (1, "publication_link_rejected", "a link in the source"),
-    "folder": _SPECIAL,
-    "special": _SPECIAL,
-}
-_CHANGED = 0, "publication_source_conflict", "changed in the source since the workspace was copied"
+_CHANGED = "changed in the source since the workspace was copied"
+_Rule = tuple[str, str, Callable[[list[str]], bool]]
+# What the parts of a path must be: the code and the words when they are not.
+_PATH_RULES: tuple[_Rule, ...] = (
+    ("publication_path_invalid", "be a plain relative one", lambda parts: all(map(_plain, parts))),
+    (
+        "publication_protected_path",
+        "have no protected name",
+        lambda parts: not any(map(is_protected, parts)),
+    ),
+    (
+        "nested_publication_unsupported",
+        "lie directly in the workspace",
+        lambda parts: len(parts) == 1,
+    ),
+)
 
 
 class _RollbackFailed(Exception):
@@ -48,7 +56,7 @@ class SandboxPublicationTool(BaseTool):
     ``paths`` are names of regular files directly in the workspace. The call takes no arguments,
     works only where ``env`` is the environment, and publishes all or none (POSIX only).
     ``env.artifact_store`` or the context's ``artifact_resolver`` keeps each body. TypeError
-    when ``env`` is no WorkspaceEnv, or ``paths`` a single text.
+    when ``env`` is no WorkspaceEnv.
     """
 
     name = "publish_workspace"
@@ -63,8 +71,6 @@ class SandboxPublicationTool(BaseTool):
         super().__init__()
         if not isinstance(env, WorkspaceEnv):
             raise TypeError(f"env must be a WorkspaceEnv, got {type(env).__qualname__}")
-        if isinstance(paths, (str, bytes)):
-            raise TypeError(f"paths must be a list of paths, got one text {paths!r}")
         self._env = env
         self._paths = tuple(paths)
         self._digest = expected_input_digest
@@ -118,16 +124,22 @@ class SandboxPublicationTool(BaseTool):
         store: Any = env.artifact_store or context.get("artifact_resolver")
         works = store is not None and store.probe()
         _need(works, "artifact_store_unavailable", "no artifact store that can be written")
-        faults = [_path_fault(name) for name in paths]
-        plain = [name for name, fault in zip(paths, faults) if fault is None]
-        there = [name for name in plain if entry_of(env.files.root / name) != "absent"]
-        outputs = [self._read_output(number, name, store) for number, name in enumerate(there)]
-        _raise_first(faults)
+        parts = [name.split("/") if isinstance(name, str) else [""] for name in paths]
+        known = [n for n, p in zip(paths, parts) if all(holds(p) for *_, holds in _PATH_RULES)]
+        entries = {name: entry_of(env.files.root / name) for name in sorted(known)}
+        for name, entry in entries.items():
+            fine = entry == "absent" or entry.startswith("file ")
+            _need(fine, "publication_output_conflict", "not a regular file", name)
+        for code, rule, holds in _PATH_RULES:
+            for name, part in zip(paths, parts):
+                _need(holds(part), code, f"a path must {rule}, got {name!r}")
         once = len({name.casefold() for name in paths}) == len(paths) > 0
         _need(once, "publication_selection_invalid", "name at least one file, each once")
-        missing = ", ".join(sorted({*plain} - {*there}))
+        missing = ", ".join(name for name in entries if entries[name] == "absent")
         _need(not missing, "publication_selection_invalid", f"not in the workspace: {missing}")
-        self._check_sources(*paths)
+        outputs = [self._read_output(number, name, store) for number, name in enumerate(paths)]
+        for name in paths:
+            self._check_source(name)
         busy = "publication_workspace_busy", "the workspace is in use"
         _need(not env.processes.running, *busy)
         _need(_POSIX, "publication_platform_unsupported", "publication needs a POSIX system")
@@ -152,7 +164,7 @@ class SandboxPublicationTool(BaseTool):
                     old.unlink()
 
         for new in outputs:
-            self._check_sources(new.target.name)
+            self._check_source(new.target.name)
             like = new.target if new.replaces else None
             path = held.enter_context(beside(new.target, new.body, like))
             old = path.with_suffix(".old") if new.replaces else None
@@ -164,7 +176,7 @@ class SandboxPublicationTool(BaseTool):
             staged.append((path, new.target, old))
         try:
             for path, target, old in staged:
-                self._check_sources(target.name)
+                self._check_source(target.name)
                 # A link fails when there is a file by now.
                 (os.replace if old else os.link)(path, target)
                 moved.append((target, old))
@@ -181,8 +193,6 @@ class SandboxPublicationTool(BaseTool):
     def _read_output(self, number: int, name: str, store: Any) -> _Output:
         env = self._env
         path = env.files.root / name
-        real = entry_of(path).startswith("file ") and path.parent.resolve() == path.parent
-        _need(real, "publication_output_conflict", "not one regular file", name)
         body, mode = read_regular(path), path.lstat().st_mode & 0o777
         digest = hashlib.sha256(body).hexdigest()
         ref = ArtifactRef(
@@ -193,22 +203,16 @@ class SandboxPublicationTool(BaseTool):
             byte_length=len(body),
             provenance_digest=env.input_digest,
         )
-        # What the source holds by then must be what was copied, or nothing.
         return _Output(env.source / name, body, mode, ref, name in env.input_entries)
 
-    def _check_sources(self, *names: str) -> None:
-        """Files of the source must be as they were copied."""
-        source, inputs = self._env.source, self._env.input_entries
-        real = source.resolve() == source
-        _need(real, "publication_link_rejected", "the source became a link")
-        faults = []
-        for name in names:
-            entry = entry_of(source / name)
-            fault = _NO_FILES.get(entry.partition(" ")[0])
-            if fault is None and entry != inputs.get(name, "absent"):
-                fault = _CHANGED
-            faults.append(fault and (*fault, name))
-        _raise_first(faults)
+    def _check_source(self, name: str) -> None:
+        """A file of the source must be as it was copied, or absent as it was."""
+        entry = entry_of(self._env.source / name)
+        kind, before = entry.partition(" ")[0], self._env.input_entries.get(name, "absent")
+        _need(kind != "link", "publication_link_rejected", "a link in the source", name)
+        plain = kind in ("file", "absent")
+        _need(plain, "publication_special_file", "no regular file in the source", name)
+        _need(entry == before, "publication_source_conflict", _CHANGED, name)
 
 
 def _need(fine: bool, code: str, text: str, name: str = "") -> None:
@@ -216,19 +220,5 @@ def _need(fine: bool, code: str, text: str, name: str = "") -> None:
         raise FileRefusal(code, text, name)
 
 
-def _raise_first(faults: list[Any]) -> None:
-    for _, *fault in sorted(filter(None, faults)):
-        raise FileRefusal(*fault)
-
-
-def _path_fault(name: Any) -> tuple[int, str, str] | None:
-    parts = name.split("/") if isinstance(name, str) else [""]
-    if any(part in ("", ".", "..") or "\\" in part or not part.isprintable() for part in parts):
-        rank, code, rule = 0, "publication_path_invalid", "be a plain relative one"
-    elif any(map(is_protected, parts)):
-        rank, code, rule = 1, "publication_protected_path", "have no protected name"
-    elif len(parts) > 1:
-        rank, code, rule = 2, "nested_publication_unsupported", "lie directly in the workspace"
-    else:
-        return None
-    return rank, code, f"a path must {rule}, got {name!r}"
+def _plain(part: str) -> bool:
+    return part not in ("", ".", "..") and "\\" not in part and part.isprintable()

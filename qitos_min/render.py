@@ -46,9 +46,7 @@ class ClaudeStyleHook(EngineHook):
         """Print the task."""
         self._print(("task", _THEMES[self.theme_name]), (self._short(task), ""))
 
-    def on_event(
-        self, event: RuntimeEvent, state: Any, record: StepRecord | None, engine: Any
-    ) -> None:
+    def on_event(self, event: RuntimeEvent, state: Any, record: Any, engine: Any) -> None:
         """Write the event to the file, if there is one."""
         if self.output_jsonl is not None:
             with open(self.output_jsonl, "a", encoding="utf-8") as file:

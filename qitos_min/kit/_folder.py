@@ -25,8 +25,6 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-__all__ = ["FileRefusal", "Folder", "beside", "is_protected", "lock_of", "read_regular"]
-
 _PROTECTED = frozenset(
     ".aws .azure .docker .env .git .git-credentials .gnupg .hg .kube .netrc .npmrc"
     " .pypirc .ssh .svn".split()

@@ -22,6 +22,9 @@ class PassThroughCritic(Critic):
         return CriticResult(reason="passed")
 
 
+pass_through_critic = critic(name="pass_through_critic")(PassThroughCritic().evaluate)
+
+
 class SelfReflectionCritic(Critic):
     """Asks for another try when a tool failed; after ``max_retries`` the run stops.
 
@@ -51,12 +54,6 @@ class ReActSelfReflectionCritic(SelfReflectionCritic):
             notes = state.metadata.get("self_reflections", [])
             state.metadata["self_reflections"] = [*notes, said]
         return _reflected(state, said, self.max_retries)
-
-
-@critic
-def pass_through_critic(state: Any, decision: Any, results: list[Any]) -> CriticResult:
-    """Lets every step pass."""
-    return CriticResult(reason="passed")
 
 
 @critic

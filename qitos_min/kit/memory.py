@@ -1,4 +1,4 @@
-"""Memories to choose from."""
+"""Memories to choose from, and a history."""
 
 from __future__ import annotations
 
@@ -7,13 +7,46 @@ import re
 from pathlib import Path
 from typing import Any
 
+from ..core._limits import check_count
+from ..core.history import History, HistoryMessage, MessageLog
 from ..core.memory import Memory, MemoryRecord
-from .history import Window
 
-__all__ = ["MarkdownFileMemory", "Memory", "MemoryRecord", "WindowMemory"]
+__all__ = ["MarkdownFileMemory", "Memory", "MemoryRecord", "WindowHistory", "WindowMemory"]
 
 
-class WindowMemory(Window, Memory):
+class _Window(MessageLog):
+    """Keeps the last ``window_size``, a positive int."""
+
+    def __init__(self, window_size: int) -> None:
+        check_count(window_size, "window_size", least=1)
+        super().__init__()
+        self.window_size = window_size
+
+    def append(self, message: Any) -> None:
+        """Add one, and drop the oldest when there are too many."""
+        super().append(message)
+        self.evict()
+
+    def evict(self) -> int:
+        """Drop the oldest beyond the window, and say how many those were."""
+        dropped = max(0, len(self._messages) - self.window_size)
+        del self._messages[:dropped]
+        return dropped
+
+
+class WindowHistory(_Window, History):
+    """Keeps the last ``window_size`` messages."""
+
+    def __init__(self, window_size: int = 24) -> None:
+        super().__init__(window_size)
+
+    @property
+    def messages(self) -> list[HistoryMessage]:
+        """The messages kept, oldest first, in a new list."""
+        return list(self._messages)
+
+
+class WindowMemory(_Window, Memory):
     """Keeps the last ``window_size`` records."""
 
     def __init__(self, window_size: int = 20) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.action import Action
@@ -85,18 +84,14 @@ class NumberedPlanBuilder:
 
     system_prompt: str = "Write a plan as numbered lines, one step each, and nothing else."
 
-    def build(
-        self,
-        llm: Callable[..., Any],
-        prompt: str,
-        extra_messages: list[dict[str, str]] | None = None,
-    ) -> list[str]:
+    def build(self, llm: Any, prompt: str, extra_messages: list[Any] | None = None) -> list[str]:
         """The steps that ``llm`` answers ``prompt`` with; an empty list without any."""
         system = {"role": "system", "content": self.system_prompt}
         asked = [system, *(extra_messages or []), {"role": "user", "content": prompt}]
         return parse_numbered_plan(read_reply(llm(asked)).text)
 
 
+@dataclass(eq=False)
 class DynamicTreeSearch(Search[Any, Any, Any]):
     """Takes the best candidate, and keeps what it did not choose for later branches.
 
@@ -106,18 +101,11 @@ class DynamicTreeSearch(Search[Any, Any, Any]):
     ``top_k`` are kept for the choice; of the others ``max_frontier`` wait.
     """
 
-    def __init__(
-        self,
-        top_k: int = 3,
-        max_frontier: int = 64,
-        score_key: str = "score",
-        exploration_bonus: float = 0.25,
-    ) -> None:
-        self.top_k = top_k
-        self.max_frontier = max_frontier
-        self.score_key = score_key
-        self.exploration_bonus = exploration_bonus
-        self._frontier: list[Decision] = []
+    top_k: int = 3
+    max_frontier: int = 64
+    score_key: str = "score"
+    exploration_bonus: float = 0.25
+    _frontier: list[Decision] = field(default_factory=list, init=False)
 
     def expand(self, state: Any, obs: Any, seed_decision: Decision) -> list[Decision]:
         """What was kept, and the candidates of this branch."""

@@ -20,9 +20,6 @@ from ...core.tool import FunctionTool, ToolPermission
 from ...core.tool_result import ToolResult
 from .._folder import FileRefusal
 
-__all__ = ["changed", "edited", "file_tool", "lines_of", "outcome", "ran", "read", "with_lines"]
-__all__ += ["written"]
-
 _BOM = "\ufeff"
 _LINE_END = re.compile("\r\n|\r|\n")
 _LINE = re.compile("[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from ...core.tool import FunctionTool
+from ...core.tool_registry import ToolRegistry
 from ...core.tool_result import ToolResult
 from .._folder import FileRefusal, Folder
 from ..env import Processes
@@ -14,6 +15,7 @@ from ._files import changed, edited, file_tool, lines_of, outcome, ran, read, wi
 from .web import HTMLExtractText, HTTPGet
 
 __all__ = ["CodingToolSet", "EditorToolSet", "EnvToolSet", "ReadFile", "RunCommand", "WriteFile"]
+__all__ += ["coding_tools", "editor_tools"]
 
 _Root = str | os.PathLike[str]
 _Context = dict[str, Any] | None
@@ -295,3 +297,16 @@ def WriteFile(workspace_root: _Root = ".") -> FunctionTool:
 def RunCommand(workspace_root: _Root = ".", shell_timeout: float = 30) -> FunctionTool:
     """The tool ``run_command`` of ``CodingToolSet``, with its time limit in seconds."""
     return CodingToolSet(workspace_root, shell_timeout).run_command
+
+
+def coding_tools(
+    workspace_root: _Root, shell_timeout: float = 30, include_notebook: bool = False
+) -> ToolRegistry:
+    """A registry with the tools of ``CodingToolSet``."""
+    tools = CodingToolSet(workspace_root, shell_timeout, include_notebook)
+    return ToolRegistry().include_toolset(tools)
+
+
+def editor_tools(workspace_root: _Root) -> ToolRegistry:
+    """A registry with the tools of ``EditorToolSet``."""
+    return ToolRegistry().include_toolset(EditorToolSet(workspace_root))

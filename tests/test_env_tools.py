@@ -138,7 +138,7 @@ def test_what_cannot_be_done_is_an_error_result(env, name, args, code):
 
 def test_write_file_writes_text_as_it_is(env):
     result = call(env, "write_file", path="x/y.txt", content="a\r\nb\n\u5bd2")
-    assert (result.status, result.output) == ("success", "wrote x/y.txt: 8 bytes")
+    assert (result.status, result.output["size"]) == ("success", 8)
     assert env.files.read_bytes("x/y.txt") == "a\r\nb\n\u5bd2".encode()
     result = EnvToolSet().write_file("x/y.txt", "\ud800", {"env": env})
     assert (result.status, result.error_code) == ("error", "file_write_failed")

@@ -86,11 +86,7 @@ def read(files: Any, name: str, offset: int, limit: int, first: int = 0) -> Tool
 
 
 def changed(
-    files: Any,
-    name: str,
-    change: Callable[..., tuple[bytes, int]],
-    *args: Any,
-    told: dict[str, Any] | None = None,
+    files: Any, name: str, change: Callable[..., tuple[bytes, int]], *args: Any
 ) -> ToolResult:
     """Give a file what ``change`` makes of its content and ``args``; it tells how many places."""
     for left in reversed(range(_TRIES)):
@@ -104,27 +100,22 @@ def changed(
                 raise  # else another writer was faster, and its content is changed next
     digest = _sha256(after)
     row = {"operation": "edit", "sha256_before": _sha256(before), "sha256_after": digest}
-    return ToolResult(
-        output=f"edited {name}: {count} replaced" if told is None else outcome(name, **told),
-        metadata={"path": name, "replacements": count, "sha256": digest},
-        filesystem_changes=[{"path": name, **row}],
-    )
+    known = {"path": name, "replacements": count, "sha256": digest}
+    changes = [{"path": name, **row}]
+    return told(name, {"replacements": count}, metadata=known, filesystem_changes=changes)
 
 
-def written(files: Any, name: str, text: str, *, told: bool = False) -> ToolResult:
+def written(files: Any, name: str, text: str) -> ToolResult:
     """Write a whole file, new or not."""
     data = text.encode("utf-8")
     files.write_bytes(name, data)
     row = {"operation": "write", "sha256_before": None, "sha256_after": _sha256(data)}
-    return ToolResult(
-        output=outcome(name, size=len(data)) if told else f"wrote {name}: {len(data)} bytes",
-        filesystem_changes=[{"path": name, **row}],
-    )
+    return told(name, {"size": len(data)}, filesystem_changes=[{"path": name, **row}])
 
 
-def outcome(path: str, **values: Any) -> dict[str, Any]:
-    """The output of the tools that QitOS has and whose results agents read as a dict."""
-    return {"status": "success", "path": path, **values}
+def told(path: str, values: dict[str, Any], **fields: Any) -> ToolResult:
+    """A success with an output that agents read as QitOS writes it."""
+    return ToolResult(output={"status": "success", "path": path, **values}, **fields)
 
 
 def ran(processes: Any, command: str, timeout: float, *more: str) -> ToolResult:

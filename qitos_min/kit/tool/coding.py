@@ -11,7 +11,7 @@ from ...core.tool_registry import ToolRegistry
 from ...core.tool_result import ToolResult
 from .._folder import FileRefusal, Folder
 from ..env import Processes
-from ._files import changed, edited, file_tool, lines_of, outcome, ran, read, with_lines, written
+from ._files import changed, edited, file_tool, lines_of, ran, read, told, with_lines, written
 from .web import HTMLExtractText, HTTPGet
 
 __all__ = ["CodingToolSet", "EditorToolSet", "EnvToolSet", "ReadFile", "RunCommand", "WriteFile"]
@@ -115,23 +115,23 @@ class CodingToolSet:
         shown = lines[first - 1 : last]
         numbered = [{"line": n, "text": text} for n, text in enumerate(shown, first)]
         more = {"total_lines": len(lines), "has_more": last < len(lines)}
-        return ToolResult(output=outcome(path, content="\n".join(shown), lines=numbered, **more))
+        return told(path, {"content": "\n".join(shown), "lines": numbered, **more})
 
     @file_tool("write")
     def create(self, path: _Path, file_text: str = "") -> ToolResult:
         """Write a whole text file inside the workspace, new or not."""
-        return written(self._files, path, file_text, told=True)
+        return written(self._files, path, file_text)
 
     @file_tool("edit")
     def str_replace(self, path: _Path, old_str: str, new_str: str = "") -> ToolResult:
         """Replace a text that occurs once in a file, exactly as it is there."""
-        return changed(self._files, path, edited, old_str, new_str, told={})
+        return changed(self._files, path, edited, old_str, new_str)
 
     @file_tool("edit")
     def insert(self, path: _Path, insert_line: int, new_str: str) -> ToolResult:
         """Insert lines of text behind the line ``insert_line`` of a file, or (0) before all."""
         where = insert_line + 1, insert_line
-        return changed(self._files, path, with_lines, *where, new_str, told={})
+        return changed(self._files, path, with_lines, *where, new_str)
 
     @file_tool("edit")
     def replace_lines(
@@ -139,7 +139,7 @@ class CodingToolSet:
     ) -> ToolResult:
         """Replace the lines ``start_line`` (from 1) to ``end_line`` of a file, or remove them."""
         where = start_line, end_line if end_line >= start_line else -1  # else an insertion
-        return changed(self._files, path, with_lines, *where, replacement, told={})
+        return changed(self._files, path, with_lines, *where, replacement)
 
     @file_tool("read")
     def search(self, path: _Path, keyword: str) -> ToolResult:
@@ -158,20 +158,19 @@ class CodingToolSet:
                 if keyword.casefold() in text.casefold():
                     found.append({"path": name, "line": number, "text": text})
         cut = len(found) > _MOST_MATCHES or len(names) == _MOST_LISTED
-        told = {"matches": found[:_MOST_MATCHES], "match_count": len(found), "truncated": cut}
-        return ToolResult(output=outcome(path, **told))
+        matches = {"matches": found[:_MOST_MATCHES], "match_count": len(found)}
+        return told(path, {**matches, "truncated": cut})
 
     @file_tool("read")
     def read_file(self, filename: _Path) -> ToolResult:
         """Read a whole text file inside the workspace."""
         data = self._files.read_bytes(filename)
-        content = "\n".join(lines_of(data))
-        return ToolResult(output=outcome(filename, content=content, size=len(data)))
+        return told(filename, {"content": "\n".join(lines_of(data)), "size": len(data)})
 
     @file_tool("write")
     def write_file(self, filename: _Path, content: str) -> ToolResult:
         """Write a whole text file inside the workspace, new or not."""
-        return written(self._files, filename, content, told=True)
+        return written(self._files, filename, content)
 
     @file_tool("write")
     def append_file(self, filename: _Path, content: str) -> ToolResult:
@@ -179,8 +178,9 @@ class CodingToolSet:
         path, added = self._files.find(filename), content.encode("utf-8")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-        told = {"appended_size": len(added)}
-        return changed(self._files, filename, lambda data: (data + added, 1), told=told)
+        result = changed(self._files, filename, lambda data: (data + added, 1))
+        result.output["appended_size"] = len(added)
+        return result
 
     @file_tool("list")
     def list_files(self, path: _Path = ".") -> ToolResult:
@@ -198,7 +198,7 @@ class CodingToolSet:
             {"name": entry.name, "type": "directory" if entry.is_dir() else "file"}
             for entry in entries[:_MOST_LISTED]
         ]
-        return ToolResult(output=outcome(path, count=len(entries), **{label: found}))
+        return told(path, {"count": len(entries), label: found})
 
 
 class EnvToolSet:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tempfile
-from pathlib import Path
 
 import pytest
 
 from tool_results import result_of
 
-from qitos_min import kit
 from qitos_min.core.action import Action, ActionExecutionPolicy
 from qitos_min.core.agent_module import AgentModule
 from qitos_min.core.decision import Decision
@@ -132,17 +128,3 @@ def test_an_engine_takes_a_runtime_composition():
         "t"
     )
     assert result.final_result == "x"
-
-
-def test_kit_gives_its_parts_when_they_are_asked_for():
-    code = (
-        "import sys, qitos_min.kit as kit\n"
-        "assert 'qitos_min.kit.env' not in sys.modules\n"
-        "for name in kit.__all__: getattr(kit, name)\n"
-        "assert set(dir(kit)) == set(kit.__all__)\n"
-    )
-    root = Path(__file__).parent.parent
-    subprocess.run([sys.executable, "-c", code], cwd=root, check=True)
-    with pytest.raises(AttributeError) as caught:
-        kit.no_such_part
-    assert str(caught.value) == "module 'qitos_min.kit' has no attribute 'no_such_part'"

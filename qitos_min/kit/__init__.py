@@ -1,35 +1,86 @@
-"""Ready-made parts: environments, tools, artifact stores, critics, parsers, prompts.
+"""Ready-made parts: environments, tools, artifact stores, critics, parsers, prompts."""
 
-They are imported when they are asked for: ``engine`` uses some of them, others use ``engine``.
-"""
+from __future__ import annotations
 
-from importlib import import_module
+import os
+import tempfile
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
-_NAMES = {
-    "env": "HostEnv WorkspaceEnv",
-    "tool": "CodingToolSet EnvToolSet HTMLExtractText HTTPGet",
-    "planning": "DynamicTreeSearch NumberedPlanBuilder PlanCursor append_log format_action"
-    " parse_numbered_plan set_final",
-    "parser": "JsonDecisionParser ReActTextParser XmlDecisionParser",
-    "prompts": "JSON_DECISION_SYSTEM_PROMPT PLAN_DRAFT_PROMPT PLAN_EXEC_SYSTEM_PROMPT"
-    " REACT_SYSTEM_PROMPT XML_DECISION_SYSTEM_PROMPT render_prompt",
-    "toolset": "coding_tools editor_tools",
-    "critic": "ReActSelfReflectionCritic",
-    "memory": "MarkdownFileMemory WindowMemory",
-    "history": "WindowHistory",
-    "_compose": "compose",
-}
-_PART_OF = {name: part for part, names in _NAMES.items() for name in names.split()}
-__all__ = sorted(_PART_OF)
+from ..core.agent_module import AgentModule
+from ..core.tool_registry import ToolRegistry
+from ..engine.engine import Engine
+from ..engine.runtime import RuntimeComposition
+from .artifact import FileArtifactStore
+from .critic import ReActSelfReflectionCritic
+from .env import HostEnv, WorkspaceEnv
+from .history import WindowHistory
+from .memory import MarkdownFileMemory, WindowMemory
+from .parser import JsonDecisionParser, ReActTextParser, XmlDecisionParser
+from .planning import DynamicTreeSearch, NumberedPlanBuilder, PlanCursor
+from .planning import append_log, format_action, parse_numbered_plan, set_final
+from .prompts import JSON_DECISION_SYSTEM_PROMPT, PLAN_DRAFT_PROMPT, PLAN_EXEC_SYSTEM_PROMPT
+from .prompts import REACT_SYSTEM_PROMPT, XML_DECISION_SYSTEM_PROMPT, render_prompt
+from .tool import CodingToolSet, EnvToolSet, HTMLExtractText, HTTPGet
+from .toolset import coding_tools, editor_tools
+
+__all__ = [
+    "CodingToolSet", "DynamicTreeSearch", "EnvToolSet", "HTMLExtractText", "HTTPGet", "HostEnv",
+    "JSON_DECISION_SYSTEM_PROMPT", "JsonDecisionParser", "MarkdownFileMemory",
+    "NumberedPlanBuilder", "PLAN_DRAFT_PROMPT", "PLAN_EXEC_SYSTEM_PROMPT", "PlanCursor",
+    "REACT_SYSTEM_PROMPT", "ReActSelfReflectionCritic", "ReActTextParser", "WindowHistory",
+    "WindowMemory", "WorkspaceEnv", "XML_DECISION_SYSTEM_PROMPT", "XmlDecisionParser", "append_log",
+    "coding_tools", "compose", "editor_tools", "format_action", "parse_numbered_plan",
+    "render_prompt", "set_final",
+]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES and name not in _PART_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f".{_PART_OF.get(name, name)}", __name__)
-    return module if name in _NAMES else getattr(module, name)
+class Composition(ExitStack):
+    """An agent with all that its run needs; a context manager that closes itself.
+
+    ``close`` removes the workspace copy and temporary artifacts; it publishes nothing.
+    """
+
+    agent: AgentModule
+    env: WorkspaceEnv
+    tool_registry: ToolRegistry  # the agent's tools and those of ``EnvToolSet``
+    runtime: RuntimeComposition
+    engine: Engine
 
 
-def __dir__() -> list[str]:
-    return __all__
+def compose(
+    agent: AgentModule,
+    *,
+    workspace: str | os.PathLike[str],
+    runtime: RuntimeComposition | None = None,
+    **engine_options: Any,
+) -> Composition:
+    """Compose ``agent`` with a private copy of the folder ``workspace``.
+
+    Until it is closed, ``agent.config["artifact_resolver"]`` is the artifact store:
+    the one of ``runtime``, or a temporary one. ``engine_options`` go to ``Engine``.
+    NotADirectoryError when ``workspace`` is no existing folder, TypeError for unknown options.
+    """
+    made = Composition()
+    with ExitStack() as undo:
+        undo.callback(made.close)
+        made.agent, made.runtime = agent, runtime or RuntimeComposition()
+        if made.runtime.artifact_resolver is None:
+            folder = made.enter_context(tempfile.TemporaryDirectory(prefix="artifacts-"))
+            made.runtime = replace(made.runtime, artifact_resolver=FileArtifactStore(folder))
+        store = made.runtime.artifact_resolver
+        made.env = WorkspaceEnv(workspace, artifact_store=store)
+        made.callback(made.env.close)
+        made.tool_registry = agent.tool_registry.copy()
+        for tool in EnvToolSet().tools():
+            if tool.name not in made.tool_registry:
+                made.tool_registry.register(tool)
+        engine_options.update(tool_registry=made.tool_registry, env=made.env)
+        made.engine = Engine(agent, runtime=made.runtime, **engine_options)
+        before = {k: v for k, v in agent.config.items() if k == "artifact_resolver"}
+        made.callback(agent.config.update, before)
+        made.callback(agent.config.pop, "artifact_resolver")
+        agent.config["artifact_resolver"] = store
+        undo.pop_all()
+    return made

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
 from html.parser import HTMLParser
 from http.client import HTTPException
 from typing import Any
@@ -34,17 +33,11 @@ class HTTPGet(BaseTool):
     read_only = True
 
     def __init__(
-        self,
-        headers: Mapping[str, str] | None = None,
-        timeout: float = 30,
-        max_retries: int = 2,
-        *,
-        needs_approval: bool = False,
+        self, headers: dict[str, str] | None = None, timeout: float = 30, max_retries: int = 2
     ) -> None:
         self._headers = {"User-Agent": "qitos-min", **(headers or {})}
         self._timeout = timeout
         self._tries = 1 + max(max_retries, 0)
-        self.needs_approval = needs_approval
         super().__init__()
 
     def run(  # type: ignore[override]

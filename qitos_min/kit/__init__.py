@@ -72,12 +72,13 @@ def compose(
         store = made.runtime.artifact_resolver
         made.env = WorkspaceEnv(workspace, artifact_store=store)
         made.callback(made.env.close)
-        made.tool_registry = agent.tool_registry.copy()
+        tools = made.tool_registry = agent.tool_registry.copy()
         for tool in EnvToolSet().tools():
-            if tool.name not in made.tool_registry:
-                made.tool_registry.register(tool)
-        engine_options.update(tool_registry=made.tool_registry, env=made.env)
-        made.engine = Engine(agent, runtime=made.runtime, **engine_options)
+            if tool.name not in tools:
+                tools.register(tool)
+        made.engine = Engine(
+            agent, tool_registry=tools, env=made.env, runtime=made.runtime, **engine_options
+        )
         before = {k: v for k, v in agent.config.items() if k == "artifact_resolver"}
         made.callback(agent.config.update, before)
         made.callback(agent.config.pop, "artifact_resolver")

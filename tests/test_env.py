@@ -213,7 +213,7 @@ def test_commands_run_in_the_folder(env):
     assert Path(ran["stdout"].strip()) == env.files.root
     assert (ran["stderr"], ran["truncated"]) == ("e\n", False)
     assert env.processes.run("exit 0")["status"] == "success"
-    assert env.processes.running == 0
+    assert not env.processes.running
 
 
 @pytest.mark.parametrize(

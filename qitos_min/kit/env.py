@@ -32,13 +32,8 @@ class Processes:
     def __init__(self, root: Path) -> None:
         self.generation = 1
         self._root = root
-        self._running: set[subprocess.Popen[bytes]] = set()
+        self.running: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
-
-    @property
-    def running(self) -> int:
-        """How many commands run now."""
-        return len(self._running)
 
     def run(self, command: str, timeout: float = 30) -> dict[str, Any]:
         """Run a shell command; after ``timeout`` seconds or 100 MB it is killed with its children.
@@ -50,18 +45,18 @@ class Processes:
         if not (is_number(timeout) and 0 < timeout < float("inf")):
             raise ValueError(f"timeout must be a number of seconds above 0, got {timeout!r}")
         # No pipes: a child that outlives its shell would keep them open.
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        with _temporary() as out, _temporary() as err:
             group = os.name == "posix"  # to be killed as one
             where: dict[str, Any] = {"cwd": self._root, "stdin": subprocess.DEVNULL}
             where.update(stdout=out, stderr=err, start_new_session=group)
             with self._lock:
                 process = subprocess.Popen(command, shell=True, **where)
-                self._running.add(process)
+                self.running.add(process)
             try:
                 fault = _wait(process, timeout, (out, err))
             finally:
                 _kill_tree(process)
-                self._running.discard(process)
+                self.running.discard(process)
             (stdout, cut), (stderr, cut_too) = map(_printed, (out, err))
         return {
             "status": "error" if fault else "partial" if process.returncode else "success",
@@ -77,20 +72,19 @@ class Processes:
         """Kill the commands that still run, and begin the next generation."""
         with self._lock:
             self.generation += 1
-            running = list(self._running)
+            running = list(self.running)
         for process in running:
             _kill_tree(process)
 
 
+def _temporary() -> Any:
+    return tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
+
+
 def _printed(stream: Any) -> tuple[str, bool]:
     """What a command wrote, of much only the ends, and whether that was cut."""
-    most = 4 * _MAX_OUTPUT  # bytes: no character of UTF-8 has more than four
-    size = stream.seek(0, os.SEEK_END)
     stream.seek(0)
-    data = stream.read(most)
-    stream.seek(max(most, size - most))
-    text: str = (data + stream.read()).decode("utf-8", "replace")
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = stream.read(_MAX_WRITTEN)
     return shortened(text, _MAX_OUTPUT), len(text) > _MAX_OUTPUT
 
 

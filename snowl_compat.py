@@ -1303,10 +1303,10 @@ def _check_file(path: str) -> int:
 
 def main(argv: "list[str] | None" = None) -> int:
     """Run the command line and return its exit code."""
+    utf8: Any = {"encoding": "utf-8", "errors": "backslashreplace", "newline": "\n"}
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # UTF-8 whatever the locale says.
-            utf8 = {"encoding": "utf-8", "errors": "backslashreplace", "newline": "\n"}
-            stream.reconfigure(**utf8)
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(**utf8)  # Whatever the locale says.
     args = None
     try:
         args = _arguments(argv)

@@ -265,7 +265,7 @@ _SAFE = range(-(1 << 63), 1 << 63)  # Ints that may be printed everywhere.
 
 def _at(place: str, key: "str | int") -> str:
     is_name = type(key) is str and key.isidentifier()
-    return f"{place}.{key}" if is_name else f"{place}[{json.dumps(key)}]"
+    return f"{place}.{key}" if is_name else f"{place}[{json.dumps(key, default=str)}]"
 
 
 def _name(value: object) -> str:
@@ -389,7 +389,9 @@ class _Reading:
             for index, item in enumerate(value):
                 if isinstance(item, (dict, Mapping)) or _has(item, names):
                     yield item, f"{place}[{index}]", index
-                elif _has(item, Issue._fields):  # Of a line in a file.
+                elif (
+                    getattr(item, "_fields", ()) == Issue._fields
+                ):  # Of a line in a file.
                     self.tell(*item)
                 elif isinstance(item, (list, tuple)):
                     yield from self.elements(item, names, f"{place}[{index}]")
@@ -424,9 +426,8 @@ class _Reading:
         value = value.value if isinstance(value, Enum) else value
         if kind in ("dict[str, Any]", "Any", "list[Issue]"):
             made = self.convert(value, place, 1 + _is_list(value))
-            return (
-                {"value": made} if kind[0] == "d" and type(made) is not dict else made
-            )
+            lone = kind == "dict[str, Any]" and type(made) is not dict
+            return {"value": made} if lone else made
         if kind == "list[str]":
             if not isinstance(value, (list, tuple, str, bytes)):
                 value = [] + _Reading().convert(value, place)  # Raises if it is none.
@@ -437,11 +438,8 @@ class _Reading:
         if kind == "_Flags":
             if not isinstance(value, Mapping):
                 value = getattr(value, "__dict__", None) or self.convert(value, place)
-            names = [
-                *_FLAGS,
-                *(key for key, _ in value.items() if str(key)[:1] not in "_$"),
-            ]
-            return self.row(dict.fromkeys(names, _FLAG), value, place)
+            names = [key for key in dict(value) if str(key)[:1] not in "_$"]
+            return self.row(dict.fromkeys([*_FLAGS, *names], _FLAG), value, place)
         plain = _Reading().convert(value, place)
         if kind == "str" or kind == "_Patch":
             return self.text(kind, value, plain, place)
@@ -610,10 +608,8 @@ class _Reading:
         found = 0
         records = self.elements(self.get(run, "records"), _RECORD, "records")
         for record, at, index in records:
-            outputs, place = (
-                self.get(record, "critic_outputs", at),
-                f"{at}.critic_outputs",
-            )
+            outputs = self.get(record, "critic_outputs", at)
+            place = f"{at}.critic_outputs"
             self.steps += 1
             if outputs is _MISSING and _has(record, _VERDICT):
                 outputs = record  # The verdicts by themselves.
@@ -662,9 +658,8 @@ class _Reading:
             seen, found = 0, self.elements(events, _EVENT, at)
         for event, place, index in found:
             value, seen = self.get(event, "phase", place), seen + 1
-            phase, is_trace = _phase(value), value is _MISSING and _has(
-                event, _EVENT[2:]
-            )
+            phase = _phase(value)
+            is_trace = value is _MISSING and _has(event, _EVENT[2:])
             if phase in _PHASES[:2]:
                 self.phases[phase] = event
             elif rows and (phase == "HANDOFF_START" or is_trace):

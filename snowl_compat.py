@@ -173,9 +173,10 @@ _KINDS: "dict[str, tuple[type | None, str, _Row, Any]]" = {
     "list[Issue]": (None, "issues", _ISSUES, []),
     "Any": (None, "JSON", {}, None),
 }
+_FLAG, _TEXT = ("bool", bool, False, False), ("str", str, None, None)
+_STEPS = {"step_count": ("_Count", None, None, None)}
 # Fields that become something else than their kind says: missing, and unusable.
 _MISSING_IS = {"critic_name": "unknown", "action": "continue", "score": 1.0}
-_FLAG, _TEXT = ("bool", bool, False, False), ("str", str, None, None)
 _UNUSABLE_IS = {"score": None, "needs_approval": True}  # What may ask is said to ask.
 
 
@@ -264,7 +265,7 @@ _SAFE = range(-(1 << 63), 1 << 63)  # Ints that may be printed everywhere.
 
 def _at(place: str, key: "str | int") -> str:
     is_name = type(key) is str and key.isidentifier()
-    return f"{place}.{key}" if is_name else f"{place}[{json.dumps(key)}]"
+    return f"{place}.{key}" if is_name else f"{place}[{json.dumps(key, default=str)}]"
 
 
 def _name(value: object) -> str:
@@ -388,7 +389,9 @@ class _Reading:
             for index, item in enumerate(value):
                 if isinstance(item, (dict, Mapping)) or _has(item, names):
                     yield item, f"{place}[{index}]", index
-                elif _has(item, Issue._fields):  # Of a line in a file.
+                elif (
+                    getattr(item, "_fields", ()) == Issue._fields
+                ):  # Of a line in a file.
                     self.tell(*item)
                 elif isinstance(item, (list, tuple)):
                     yield from self.elements(item, names, f"{place}[{index}]")
@@ -423,9 +426,8 @@ class _Reading:
         value = value.value if isinstance(value, Enum) else value
         if kind in ("dict[str, Any]", "Any", "list[Issue]"):
             made = self.convert(value, place, 1 + _is_list(value))
-            return (
-                {"value": made} if kind[0] == "d" and type(made) is not dict else made
-            )
+            lone = kind == "dict[str, Any]" and type(made) is not dict
+            return {"value": made} if lone else made
         if kind == "list[str]":
             if not isinstance(value, (list, tuple, str, bytes)):
                 value = [] + _Reading().convert(value, place)  # Raises if it is none.
@@ -436,11 +438,8 @@ class _Reading:
         if kind == "_Flags":
             if not isinstance(value, Mapping):
                 value = getattr(value, "__dict__", None) or self.convert(value, place)
-            names = [
-                *_FLAGS,
-                *(key for key, _ in value.items() if str(key)[:1] not in "_$"),
-            ]
-            return self.row(dict.fromkeys(names, _FLAG), value, place)
+            names = [key for key in dict(value) if str(key)[:1] not in "_$"]
+            return self.row(dict.fromkeys([*_FLAGS, *names], _FLAG), value, place)
         plain = _Reading().convert(value, place)
         if kind == "str" or kind == "_Patch":
             return self.text(kind, value, plain, place)
@@ -595,7 +594,8 @@ class _Reading:
             if "modified_prompt" in row["details"]:
                 what = "the details have that key already; left out"
                 self.tell(f"{place}.modified_prompt", what)
-            row["details"] = {"modified_prompt": prompt, **row["details"]}
+            else:
+                row["details"] = {**row["details"], "modified_prompt": prompt}
         action = row["action"].strip().lower()
         if action in ("continue", "stop", "retry"):
             row["action"] = action
@@ -605,24 +605,24 @@ class _Reading:
 
     def critic_rows(self, run: object, events: bool, critics: "list[str]") -> "_Rows":
         """Rows of the records' outputs, named by position if at all, else of traces."""
-        found, records = 0, self.get(run, "records")
-        for record, place, index in self.elements(records, _RECORD, "records"):
-            outputs = self.get(record, "critic_outputs", place)
+        found = 0
+        records = self.elements(self.get(run, "records"), _RECORD, "records")
+        for record, at, index in records:
+            outputs = self.get(record, "critic_outputs", at)
+            place = f"{at}.critic_outputs"
             self.steps += 1
             if outputs is _MISSING and _has(record, _VERDICT):
                 outputs = record  # The verdicts by themselves.
             elif outputs is _MISSING:
-                self.tell_misspelt(record, place)
+                self.tell_misspelt(record, at)
             if events:
-                held = self.get(record, "phase_events", place)
-                self.read(held, f"{place}.phase_events", (record, place, index))
+                held = self.get(record, "phase_events", at)
+                self.read(held, f"{at}.phase_events", (record, at, index))
             listed = isinstance(outputs, (list, tuple)) and len(outputs) == len(critics)
             step_id = None
-            for output, spot, number in self.elements(
-                outputs, _VERDICT, f"{place}.critic_outputs"
-            ):
+            for output, spot, number in self.elements(outputs, _VERDICT, place):
                 if step_id is None:
-                    step_id = self.step_id(record, place, index)
+                    step_id = self.step_id(record, at, index)
                 row, found = self.verdict(output, spot, step_id), found + 1
                 if listed and row["critic_name"] == "unknown":
                     row["critic_name"] = critics[number]
@@ -658,9 +658,8 @@ class _Reading:
             seen, found = 0, self.elements(events, _EVENT, at)
         for event, place, index in found:
             value, seen = self.get(event, "phase", place), seen + 1
-            phase, is_trace = _phase(value), value is _MISSING and _has(
-                event, _EVENT[2:]
-            )
+            phase = _phase(value)
+            is_trace = value is _MISSING and _has(event, _EVENT[2:])
             if phase in _PHASES[:2]:
                 self.phases[phase] = event
             elif rows and (phase == "HANDOFF_START" or is_trace):
@@ -867,11 +866,8 @@ def _objects(line: bytes, place: str) -> "Iterator[dict[str, Any] | Issue]":
 
 
 def _parse(text: "str | bytes", path: str = "") -> "Any":
-    def number(digits: str) -> float:  # One too long to read must not cost the rest.
-        return int(digits) if len(digits) < 4300 else float(digits)
-
     try:
-        return json.loads(text, parse_int=number)
+        return json.loads(text)
     except RecursionError:
         raise SnowlCompatError("expected JSON, got too many levels", path) from None
     except ValueError as error:
@@ -943,14 +939,11 @@ def _folder_run(path: str) -> _Run:
     if not _is_run(path):
         raise SnowlCompatError(f"expected one of {', '.join(_FILES)}", _readable(path))
     manifest_at, steps_at, events_at = (os.path.join(path, name) for name in _FILES)
-    manifest, told = {}, []
+    found: list[Any] = []
     if os.path.isfile(manifest_at):
-        try:
-            manifest = _parse(_bytes_of(manifest_at))
-            if not isinstance(manifest, dict):
-                raise SnowlCompatError(f"expected an object, got {_shown(manifest)}")
-        except SnowlCompatError as error:
-            manifest, told = {}, [Issue("manifest.json", error.message)]
+        found = [*_objects(_bytes_of(manifest_at) + b"\n", "manifest.json")]
+    manifest = next((item for item in found if isinstance(item, dict)), {})
+    told = [item for item in found if isinstance(item, Issue)]
     summary = _peek(manifest, "summary")
     run = _Run(summary if isinstance(summary, dict) else {})
     own, tools = manifest.get("engine_config"), _peek(summary, "run_meta.tools")
@@ -975,9 +968,11 @@ def _as_run(source: "Any") -> "Any":
         source = read_run(source)
     if _has(source, _RUN_KEYS):
         return source
-    held = [*source.values()] if isinstance(source, Mapping) else []
-    listed = all(_has(item, _RECORD) for item in held) if held else _is_list(source)
-    if _has(source, _RECORD) or listed and source != {}:
+    listed = _is_list(source)
+    if isinstance(source, Mapping):
+        held = [*source.values()]
+        listed = bool(held) and all(_has(item, _RECORD) for item in held)
+    if listed or _has(source, _RECORD):
         return {"records": source}
     what = "expected an engine result, step records, a payload or a path"
     is_run = isinstance(source, _Run)
@@ -1015,11 +1010,7 @@ def _text(source: object, extended: bool, reading: _Reading, **given: object) ->
         what = "expected steps, events or a manifest, got nothing that can be read"
         raise SnowlCompatError(what, getattr(run, "path", ""))
     specs, config = reading.tools_and_config(run, given)
-    said, count_of = reading.get(run, "step_count"), {"n": ("_Count", None, None, None)}
-    steps = _Reading().row(count_of, {"n": said}, "")["n"]
-    if steps is None and said is not None and said is not _MISSING:
-        but = f"; counted {reading.steps}"
-        reading.wrong("step_count", "an integer >= 0", said, but)
+    steps = reading.row(_STEPS, run, "")["step_count"]
     parts = ['{"engine_config": ', reading.json([(config, "engine_config")])]
     parts += [', "tool_permissions": [', reading.json(specs)]
     parts += ['], "critic_traces": [', *verdicts[1:]]
@@ -1168,30 +1159,21 @@ def validate_payload(payload: object) -> "list[Issue]":
     return reading.issues
 
 
-_TYPES: "dict[str, tuple[Any, str]]" = {
-    "object": (dict, "an object"),
-    "array": (list, "an array"),
-    "string": (str, "text"),
-    "number": ((int, float), "a number"),
-    "integer": (int, "an integer"),
-    "boolean": (bool, "true or false"),
-    "null": (type(None), "null"),
-}
-
-
-def _is_a(value: object, kind: str) -> bool:
-    if type(value) is float and kind == "integer":
-        return value.is_integer()
-    odd = type(value) is bool and kind != "boolean"
-    return isinstance(value, _TYPES[kind][0]) and not odd
+_TYPES: "_Row" = {"object": dict, "array": list, "string": str, "null": type(None)}
+_TYPES.update(number=(int, float), integer=int, boolean=bool)
 
 
 def _validate(value: "Any", schema: "_Row", place: str, reading: _Reading) -> None:
     """Interpret the part of JSON Schema that ``PAYLOAD_SCHEMA`` uses."""
     kinds = schema.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else kinds
-    if kinds and not any(_is_a(value, kind) for kind in kinds):
-        reading.wrong(place, " or ".join(_TYPES[kind][1] for kind in kinds), value)
+    fits = any(isinstance(value, _TYPES[kind]) for kind in kinds)
+    if _name(value) == "bool":
+        fits = "boolean" in kinds
+    elif _name(value) == "float":
+        fits = "number" in kinds or "integer" in kinds and not value % 1
+    if kinds and not fits:
+        reading.wrong(place, " or ".join(kinds), value)
     elif "properties" in schema and value is not None:
         for name in schema["required"]:
             if name not in value:
@@ -1249,9 +1231,7 @@ def _arguments(argv: "list[str] | None") -> "Any":
             args.runs += inner or [path]
         args.many = args.runs != given or len(given) > 1
         if args.indent is not None and (args.many or args.indent < 0):
-            parser.error(
-                "--indent is a number >= 0, for one run: several are JSON Lines"
-            )
+            parser.error("--indent is a number >= 0, and for one run only")
     return args
 
 
@@ -1318,11 +1298,10 @@ def _check_file(path: str) -> int:
 
 def main(argv: "list[str] | None" = None) -> int:
     """Run the command line and return its exit code."""
+    utf8: Any = {"encoding": "utf-8", "errors": "backslashreplace", "newline": "\n"}
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # UTF-8 whatever the locale says.
-            stream.reconfigure(
-                encoding="utf-8", errors="backslashreplace", newline="\n"
-            )
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(**utf8)  # Whatever the locale says.
     args = None
     try:
         args = _arguments(argv)
@@ -1343,12 +1322,11 @@ def main(argv: "list[str] | None" = None) -> int:
         return _tell(str(error))
     except BrokenPipeError:
         # Whoever read us has enough; the interpreter's last flush goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except OSError as error:
-        return _tell(
-            args.output if args else "", f"cannot be written: {error.strerror}"
-        )
+        name = args.output if args else ""
+        return _tell(name, f"cannot be written: {error.strerror}")
     except KeyboardInterrupt:
         return 130
 

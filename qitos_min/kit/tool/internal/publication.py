@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,34 +19,16 @@ __all__ = ["SandboxPublicationTool"]
 
 _POSIX = os.name == "posix"
 _CHANGED = "changed in the source since the workspace was copied"
-_Rule = tuple[str, str, Callable[[list[str]], bool]]
-# What the parts of a path must be: the code and the words when they are not.
-_PATH_RULES: tuple[_Rule, ...] = (
-    ("publication_path_invalid", "be a plain relative one", lambda parts: all(map(_plain, parts))),
-    (
-        "publication_protected_path",
-        "have no protected name",
-        lambda parts: not any(map(is_protected, parts)),
-    ),
-    (
-        "nested_publication_unsupported",
-        "lie directly in the workspace",
-        lambda parts: len(parts) == 1,
-    ),
-)
+# What a path must do, in the order in which it is told.
+_PATH_RULES = {
+    "publication_path_invalid": "be a plain relative one",
+    "publication_protected_path": "have no protected name",
+    "nested_publication_unsupported": "lie directly in the workspace",
+}
 
 
 class _RollbackFailed(Exception):
     """Some files are new and some are old: the names, each with where the old file is."""
-
-
-@dataclass(frozen=True)
-class _Output:
-    target: Path
-    body: bytes
-    mode: int  # of a file that is new; a replaced one keeps its own
-    ref: ArtifactRef
-    replaces: bool
 
 
 class SandboxPublicationTool(BaseTool):
@@ -82,7 +63,7 @@ class SandboxPublicationTool(BaseTool):
         """Publish; a refusal names its reason and leaves every file as it was."""
         effect: dict[str, Any] = {"effect_ref": f"publication:{self._digest}"}
         try:
-            outputs = self._publish(args, runtime_context or {})
+            refs = self._publish(args, runtime_context or {})
         except (FileRefusal, ArtifactContractError) as error:
             return ToolResult.policy_error(code=error.code, error=str(error))
         except OSError as error:
@@ -97,11 +78,8 @@ class SandboxPublicationTool(BaseTool):
                 metadata={"kept": kept},
                 effect_state="unknown",
                 outcome_unknown=True,
-                reconciliation_required=True,
-                retry_disposition="requires_reconciliation",
                 **effect,
             )
-        refs = {new.target.name: new.ref for new in outputs}
         rows = [{"path": n, "operation": "publish", "sha256_after": refs[n].sha256} for n in refs]
         return ToolResult(
             output=f"published {', '.join(refs)}",
@@ -111,7 +89,7 @@ class SandboxPublicationTool(BaseTool):
             **effect,
         )
 
-    def _publish(self, args: Any, context: dict[str, Any]) -> list[_Output]:
+    def _publish(self, args: Any, context: dict[str, Any]) -> dict[str, ArtifactRef]:
         """All checks in their order, then the files."""
         env, paths = self._env, self._paths
         mine = not args and context.get("env") is env
@@ -124,20 +102,21 @@ class SandboxPublicationTool(BaseTool):
         store: Any = env.artifact_store or context.get("artifact_resolver")
         works = store is not None and store.probe()
         _need(works, "artifact_store_unavailable", "no artifact store that can be written")
-        parts = [name.split("/") if isinstance(name, str) else [""] for name in paths]
-        known = [n for n, p in zip(paths, parts) if all(holds(p) for *_, holds in _PATH_RULES)]
-        entries = {name: entry_of(env.files.root / name) for name in sorted(known)}
+        faults = {name: _path_fault(name) for name in paths}
+        known = sorted(name for name in paths if faults[name] is None)
+        entries = {name: entry_of(env.files.root / name) for name in known}
         for name, entry in entries.items():
             fine = entry == "absent" or entry.startswith("file ")
             _need(fine, "publication_output_conflict", "not a regular file", name)
-        for code, rule, holds in _PATH_RULES:
-            for name, part in zip(paths, parts):
-                _need(holds(part), code, f"a path must {rule}, got {name!r}")
+        for code, rule in _PATH_RULES.items():
+            for name in paths:
+                _need(faults[name] != code, code, f"a path must {rule}, got {name!r}")
         once = len({name.casefold() for name in paths}) == len(paths) > 0
         _need(once, "publication_selection_invalid", "name at least one file, each once")
         missing = ", ".join(name for name in entries if entries[name] == "absent")
         _need(not missing, "publication_selection_invalid", f"not in the workspace: {missing}")
-        outputs = [self._read_output(number, name, store) for number, name in enumerate(paths)]
+        bodies = {name: read_regular(env.files.root / name) for name in paths}
+        refs = {name: self._ref(bodies[name], name, store) for name in paths}
         for name in paths:
             self._check_source(name)
         busy = "publication_workspace_busy", "the workspace is in use"
@@ -148,12 +127,12 @@ class SandboxPublicationTool(BaseTool):
                 held.enter_context(lock_of(env.source))
             except TimeoutError:
                 raise FileRefusal(*busy) from None
-            for new in outputs:
-                store.put(new.ref, new.body)
-            self._write(outputs, held)
-        return outputs
+            for name, body in bodies.items():
+                store.put(refs[name], body)
+            self._write(bodies, held)
+        return refs
 
-    def _write(self, outputs: list[_Output], held: ExitStack) -> None:
+    def _write(self, bodies: dict[str, bytes], held: ExitStack) -> None:
         """Write each file beside its place, then move them all there, or back again."""
         kept: dict[str, str | None] = {}  # What could not be moved back, and the old file's name.
         staged, moved = [], []
@@ -163,17 +142,18 @@ class SandboxPublicationTool(BaseTool):
                 with suppress(OSError):
                     old.unlink()
 
-        for new in outputs:
-            self._check_source(new.target.name)
-            like = new.target if new.replaces else None
-            path = held.enter_context(beside(new.target, new.body, like))
-            old = path.with_suffix(".old") if new.replaces else None
+        for name, body in bodies.items():
+            self._check_source(name)
+            target = self._env.source / name
+            replaces = name in self._env.input_entries
+            path = held.enter_context(beside(target, body, target if replaces else None))
+            old = path.with_suffix(".old") if replaces else None
             if old:
-                os.link(new.target, old)
+                os.link(target, old)
                 held.callback(remove, old)
             else:
-                path.chmod(new.mode)
-            staged.append((path, new.target, old))
+                os.chmod(path, (self._env.files.root / name).stat().st_mode & 0o777)
+            staged.append((path, target, old))
         try:
             for path, target, old in staged:
                 self._check_source(target.name)
@@ -190,20 +170,11 @@ class SandboxPublicationTool(BaseTool):
                 raise _RollbackFailed(kept) from error
             raise
 
-    def _read_output(self, number: int, name: str, store: Any) -> _Output:
-        env = self._env
-        path = env.files.root / name
-        body, mode = read_regular(path), path.lstat().st_mode & 0o777
-        digest = hashlib.sha256(body).hexdigest()
-        ref = ArtifactRef(
-            artifact_id=f"published-{number}-{digest}",
-            resolver_key=store.resolver_key,
-            sha256=digest,
-            media_type="application/octet-stream",
-            byte_length=len(body),
-            provenance_digest=env.input_digest,
-        )
-        return _Output(env.source / name, body, mode, ref, name in env.input_entries)
+    def _ref(self, body: bytes, name: str, store: Any) -> ArtifactRef:
+        digest, origin = hashlib.sha256(body).hexdigest(), self._env.input_digest
+        kind = store.resolver_key, digest, "application/octet-stream", len(body)
+        number = self._paths.index(name)  # for files with the same content
+        return ArtifactRef(f"published-{number}-{digest}", *kind, provenance_digest=origin)
 
     def _check_source(self, name: str) -> None:
         """A file of the source must be as it was copied, or absent as it was."""
@@ -220,5 +191,10 @@ def _need(fine: bool, code: str, text: str, name: str = "") -> None:
         raise FileRefusal(code, text, name)
 
 
-def _plain(part: str) -> bool:
-    return part not in ("", ".", "..") and "\\" not in part and part.isprintable()
+def _path_fault(name: Any) -> str | None:
+    parts = name.split("/") if isinstance(name, str) else [""]
+    if any(part in ("", ".", "..") or "\\" in part or not part.isprintable() for part in parts):
+        return "publication_path_invalid"
+    if any(map(is_protected, parts)):
+        return "publication_protected_path"
+    return "nested_publication_unsupported" if len(parts) > 1 else None

@@ -16,7 +16,7 @@ from typing import Any
 import snowl_compat
 
 from .core import Action, AgentModule, AgentRegistry, AgentSpec, Decision, StateSchema
-from .core import ToolMeta, ToolPermission, ToolRegistry, function_tool
+from .core import ToolPermission, ToolRegistry, function_tool
 from .engine import CriticResult, Engine, RuntimeBudget, critic
 from .render import ClaudeStyleHook
 from .trace import TraceWriter
@@ -47,6 +47,7 @@ def average(numbers: list[float]) -> float:
     return sum(numbers) / len(numbers)
 
 
+@function_tool(permissions=ToolPermission(network=True), needs_approval=True)
 def publish(text: str) -> str:
     """Publish a report."""
     return f"published {len(text)} characters"
@@ -92,23 +93,18 @@ class Writer(_WeatherAgent):
         return Decision.final(text)
 
 
-@critic(name="no_guessing")
+@critic
 def no_guessing(state: WeatherState, decision: Decision, results: list[Any]) -> CriticResult:
     """Send an answer back that nothing was reckoned for."""
     if decision.mode != "final" or "average" in state.found:
         return CriticResult(reason="nothing was guessed")
-    details = {"readings": len(state.found.get("read_log", []))}
     patch = "Reckon the average before you answer."
-    return CriticResult(
-        "retry", "the answer is a guess", 0.2, details=details, instruction_patch=patch
-    )
+    return CriticResult("retry", "the answer is a guess", 0.2, instruction_patch=patch)
 
 
 def build_engine(*, trace_writer: Any = None, shown: bool = False) -> Engine:
     """Return the example's engine; ``shown`` prints its steps to standard error as they go."""
-    tools = ToolRegistry().register(read_log).register(average)
-    meta = ToolMeta(permissions=ToolPermission(network=True), needs_approval=True)
-    tools.register(publish, meta=meta)
+    tools = ToolRegistry().register(read_log).register(average).register(publish)
     planner, agents = Planner(tool_registry=tools), AgentRegistry()
     agents.register(AgentSpec("planner", "reads and reckons", planner))
     agents.register(AgentSpec("writer", "writes and publishes", Writer(tool_registry=tools)))

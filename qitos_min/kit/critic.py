@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from ..engine.critic import Critic
@@ -25,14 +26,14 @@ class PassThroughCritic(Critic):
 pass_through_critic = critic(name="pass_through_critic")(PassThroughCritic().evaluate)
 
 
+@dataclass(eq=False)
 class SelfReflectionCritic(Critic):
     """Asks for another try when a tool failed; after ``max_retries`` the run stops.
 
     ``state.metadata["reflection_retries"]`` counts the retries of the whole run.
     """
 
-    def __init__(self, max_retries: int = 2) -> None:
-        self.max_retries = max_retries
+    max_retries: int = 2
 
     def evaluate(self, state: Any, decision: Any, results: list[Any]) -> CriticResult:
         failed = [row for row in results if isinstance(row, dict) and _FAILURE_KEYS <= set(row)]
@@ -62,14 +63,14 @@ def self_reflection_critic(state: Any, decision: Any, results: list[Any]) -> Cri
     return _reflected(state, _error_in(results), 2)
 
 
+@dataclass(eq=False)
 class ScoreCritic(Critic):
     """Stops the run when the state's score falls below a threshold.
 
     The score is ``state.metrics["score"]``; a state without one passes.
     """
 
-    def __init__(self, threshold: float = 0.5) -> None:
-        self.threshold = threshold
+    threshold: float = 0.5
 
     def evaluate(self, state: Any, decision: Any, results: list[Any]) -> CriticResult:
         score = getattr(state, "metrics", {}).get("score")

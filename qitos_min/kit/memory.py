@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core._limits import check_count
-from ..core.history import History, HistoryMessage, MessageLog
+from ..core.history import History, MessageLog
 from ..core.memory import Memory, MemoryRecord
 
 __all__ = ["MarkdownFileMemory", "Memory", "MemoryRecord", "WindowHistory", "WindowMemory"]
@@ -21,6 +21,11 @@ class _Window(MessageLog):
         check_count(window_size, "window_size", least=1)
         super().__init__()
         self.window_size = window_size
+
+    @property
+    def messages(self) -> list[Any]:
+        """Those kept, oldest first, in a new list."""
+        return list(self._messages)
 
     def append(self, message: Any) -> None:
         """Add one, and drop the oldest when there are too many."""
@@ -40,11 +45,6 @@ class WindowHistory(_Window, History):
     def __init__(self, window_size: int = 24) -> None:
         super().__init__(window_size)
 
-    @property
-    def messages(self) -> list[HistoryMessage]:
-        """The messages kept, oldest first, in a new list."""
-        return list(self._messages)
-
 
 class WindowMemory(_Window, Memory):
     """Keeps the last ``window_size`` records."""
@@ -52,10 +52,7 @@ class WindowMemory(_Window, Memory):
     def __init__(self, window_size: int = 20) -> None:
         super().__init__(window_size)
 
-    @property
-    def records(self) -> list[MemoryRecord]:
-        """The records kept, oldest first, in a new list."""
-        return list(self._messages)
+    records = _Window.messages
 
 
 class MarkdownFileMemory(WindowMemory):

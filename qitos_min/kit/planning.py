@@ -20,13 +20,10 @@ _NUMBERED = re.compile(r"^[ \t]*\d+[.)][ \t]+(.*\S)", re.MULTILINE)
 def format_action(action: Any) -> str:
     """An ``Action``, or a dict with ``name``, ``tool`` or ``action`` and ``args`` or
     ``arguments``, as ``name(key=value, ...)``; anything else by ``str``."""
-    if isinstance(action, Action):
-        name, args = action.name, action.args
-    elif isinstance(action, dict):
-        name = action.get("name") or action.get("tool") or action.get("action") or ""
-        args = action.get("args") or action.get("arguments") or {}
-    else:
+    if not isinstance(action, (Action, dict)):
         return str(action)
+    name = action.get("name") or action.get("tool") or action.get("action") or ""
+    args = action.get("args") or action.get("arguments") or {}
     if not isinstance(args, dict):
         return f"{name}({args!r})"
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in args.items())})"
@@ -62,20 +59,16 @@ class PlanCursor:
 
     def current(self, state: Any) -> str | None:
         """The item to be done now; None without one."""
-        plan, at = self._read(state)
+        plan, at = getattr(state, self.plan_field, None) or [], getattr(state, self.cursor_field, 0)
         return plan[at] if 0 <= at < len(plan) else None
 
     def advance(self, state: Any) -> None:
         """Go on to the next item."""
-        setattr(state, self.cursor_field, self._read(state)[1] + 1)
+        setattr(state, self.cursor_field, getattr(state, self.cursor_field, 0) + 1)
 
     def done(self, state: Any) -> bool:
         """Whether every item is behind the cursor."""
-        plan, at = self._read(state)
-        return at >= len(plan)
-
-    def _read(self, state: Any) -> tuple[list[str], int]:
-        return getattr(state, self.plan_field, None) or [], getattr(state, self.cursor_field, 0)
+        return self.current(state) is None
 
 
 @dataclass(frozen=True)
@@ -123,8 +116,7 @@ class DynamicTreeSearch(Search[Any, Any, Any]):
 
     def prune(self, candidates: list[Decision], scores: list[float]) -> list[Decision]:
         """The ``top_k`` best, the best first."""
-        order = sorted(range(len(candidates)), key=lambda index: -scores[index])
-        ranked = [candidates[index] for index in order]
+        ranked = [one for _, one in sorted(zip(scores, candidates), key=lambda pair: -pair[0])]
         self._frontier = ranked[self.top_k :][: self.max_frontier]
         return ranked[: self.top_k]
 

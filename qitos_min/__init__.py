@@ -11,13 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .core import (
-        Action, AgentModule, AgentRegistry, AgentSpec, BaseTool, BenchmarkRunResult,
-        ContextStrategy, Decision, Env, EnvSpec, ExperimentSpec, HandoffContext, History,
-        HistoryPolicy, Memory, Observation, QitosRuntimeError, RunSpec, StateAdapter, StateSchema,
-        StopReason, Task, TaskBudget, TaskResource, TaskResult, ToolMeta, ToolPermission,
-        ToolRegistry, ToolResult, function_tool, tool,
-    )  # fmt: skip
+    from .core import *
     from .engine import ContextConfig, Engine, EngineResult, RuntimeBudget, StepSummary
 
 __all__ = [

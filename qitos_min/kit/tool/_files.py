@@ -23,11 +23,8 @@ from .._folder import FileRefusal
 _BOM = "\ufeff"
 _LINE_END = re.compile("\r\n|\r|\n")
 _LINE = re.compile("[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
-_READ: dict[str, Any] = {
-    "read_only": True,
-    "concurrency_safe": True,
-    "permissions": ToolPermission(filesystem_read=True),
-}
+_LOOK = ToolPermission(filesystem_read=True)
+_READ: dict[str, Any] = {"read_only": True, "concurrency_safe": True, "permissions": _LOOK}
 _EDIT = {"permissions": ToolPermission(filesystem_read=True, filesystem_write=True)}
 _RUN = {"permissions": ToolPermission(command=True)}
 _TRAITS = {"read": _READ, "list": _READ, "edit": _EDIT, "write": _EDIT, "run": _RUN}

@@ -71,17 +71,16 @@ class CodingToolSet:
         self._files = Folder(workspace_root)
         self._processes = Processes(self._files.root)
         self._timeout = shell_timeout
-        self._names = _PROFILES[profile]
-        self._web = include_web or any(options.get(name) for name in _WEB)
-        self._auto_approve = auto_approve
+        found = [getattr(self, name) for name in _PROFILES[profile]]
+        if not auto_approve:
+            asking = [FunctionTool(t.func, replace(t.meta, needs_approval=True)) for t in found]
+            found = [a if a.spec.read_only else b for a, b in zip(found, asking)]
+        web = include_web or any(options.get(name) for name in _WEB)
+        self._tools = [*found, HTTPGet(), HTMLExtractText()] if web else found
 
     def tools(self) -> list[Any]:
         """The tools of this set."""
-        found = [getattr(self, name) for name in self._names]
-        if not self._auto_approve:
-            asking = [FunctionTool(t.func, replace(t.meta, needs_approval=True)) for t in found]
-            found = [a if a.spec.read_only else b for a, b in zip(found, asking)]
-        return [*found, HTTPGet(), HTMLExtractText()] if self._web else found
+        return list(self._tools)
 
     @file_tool("read")
     def Read(self, file_path: _Path, offset: _Skip = 0, limit: _Most = 2000) -> ToolResult:

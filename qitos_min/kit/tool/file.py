@@ -1,5 +1,3 @@
 """Single tools for files, where QitOS has them."""
 
-from .coding import ReadFile, WriteFile
-
-__all__ = ["ReadFile", "WriteFile"]
+from .coding import ReadFile as ReadFile, WriteFile as WriteFile

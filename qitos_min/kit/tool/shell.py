@@ -1,5 +1,3 @@
 """The tool that runs commands, where QitOS has it."""
 
-from .coding import RunCommand
-
-__all__ = ["RunCommand"]
+from .coding import RunCommand as RunCommand

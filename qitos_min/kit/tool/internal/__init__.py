@@ -1,3 +1,1 @@
 """Tools that are registered by name only, never as part of a toolset."""
-
-__all__: list[str] = []

@@ -154,34 +154,6 @@ def test_whole_files_and_edits_take_turns(folder):
     assert lines[1:] == ["fresh"] and lines[0] in ("item0 open", "item0 shut")
 
 
-def held(folder, most=5.0):
-    """Hold the lock of a folder in a thread; returns what lets it go."""
-    inside, go = threading.Event(), threading.Event()
-
-    def hold():
-        with _lock.lock_of(folder):
-            inside.set()
-            go.wait(5)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    assert inside.wait(most)
-    return lambda: (go.set(), thread.join())
-
-
-def test_a_lock_that_is_never_given_back_is_an_error_that_says_so(folder, monkeypatch):
-    monkeypatch.setattr(_lock, "_LOCK_WAIT_S", 0.05)
-    release = held(folder / "part")
-    result = coding(folder, "part/list.txt")("item1 open", "item1 shut")
-    release()
-    assert (result.error_code, result.error) == (
-        "file_edit_failed",
-        "cannot edit 'part/list.txt': another writer has kept its folder locked for 0.05 s",
-    )
-    assert shut(folder) == []
-    assert coding(folder, "part/list.txt")("item1 open", "item1 shut").is_success
-
-
 def test_locks_leave_few_files_and_none_in_the_folders(folder, monkeypatch, tmp_path):
     place = tmp_path / "tmp"
     place.mkdir()

@@ -14,7 +14,6 @@ import shutil
 import stat
 import sys
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -29,7 +28,6 @@ _PROTECTED = frozenset(
     ".aws .azure .docker .env .git .git-credentials .gnupg .hg .kube .netrc .npmrc"
     " .pypirc .ssh .svn".split()
 )
-_LOCK_WAIT_S = 10.0
 
 # Neither is on Windows; O_NONBLOCK keeps a pipe from blocking.
 _CAREFUL = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -122,10 +120,7 @@ class Folder:
         return self.read_bytes(name).decode("utf-8")
 
     def write_bytes(self, name: _Name, data: bytes, *, expected: bytes | None = None) -> None:
-        """Give a file, which must hold ``expected`` if given, new content; make its folder.
-
-        Raises ``TimeoutError`` when other writers keep its folder locked for 10 s.
-        """
+        """Give a file, which must hold ``expected`` if given, new content; make its folder."""
         path = self.find(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         replaces = expected is not None or path.exists()
@@ -166,22 +161,13 @@ class Folder:
 def lock_of(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder, which ends with the process that has it.
 
-    One of 256 temporary files stands for it: folders may share one. Raises ``TimeoutError``
-    when others hold it for 10 seconds.
+    One of 256 temporary files stands for it: folders may share one.
     """
     number = hashlib.sha256(os.fsencode(os.path.normcase(folder))).hexdigest()[:2]
     user = getattr(os, "getuid", int)()  # nobody can write to another user's file
-    end = time.monotonic() + _LOCK_WAIT_S
     with open(Path(tempfile.gettempdir()) / f"qitos-{user}-{number}.lock", "ab") as file:
-        while True:
-            with suppress(BlockingIOError, PermissionError):
-                if sys.platform == "win32":
-                    msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-                else:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            if time.monotonic() >= end:
-                text = f"another writer has kept its folder locked for {_LOCK_WAIT_S:g} s"
-                raise TimeoutError(errno.ETIMEDOUT, text, str(folder))
-            time.sleep(0.005)
+        if sys.platform == "win32":
+            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
+        else:
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield

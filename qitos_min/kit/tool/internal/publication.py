@@ -119,14 +119,10 @@ class SandboxPublicationTool(BaseTool):
         refs = {name: self._ref(bodies[name], name, store) for name in paths}
         for name in paths:
             self._check_source(name)
-        busy = "publication_workspace_busy", "the workspace is in use"
-        _need(not env.processes.running, *busy)
+        idle = not env.processes.running
+        _need(idle, "publication_workspace_busy", "the workspace is in use")
         _need(_POSIX, "publication_platform_unsupported", "publication needs a POSIX system")
-        with ExitStack() as held:
-            try:
-                held.enter_context(lock_of(env.source))
-            except TimeoutError:
-                raise FileRefusal(*busy) from None
+        with lock_of(env.source), ExitStack() as held:
             for name, body in bodies.items():
                 store.put(refs[name], body)
             self._write(bodies, held)

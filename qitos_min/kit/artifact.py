@@ -15,6 +15,8 @@ from ._folder import beside, read_regular
 
 __all__ = ["FileArtifactStore", "ResolvedArtifact"]
 
+_UNAVAILABLE = "artifact_store_unavailable"
+
 
 @dataclass(frozen=True)
 class ResolvedArtifact:
@@ -60,7 +62,7 @@ class FileArtifactStore:
         except OSError as error:
             # On Windows another thread that stores the same body may be in the way.
             if not self.probe(ref):
-                raise _unavailable(ref, "stored", error) from error
+                raise _refused(ref, _UNAVAILABLE, f"cannot be stored, {error.strerror}") from error
         return ref
 
     def resolve(self, ref: ArtifactRef) -> ResolvedArtifact:
@@ -78,7 +80,7 @@ class FileArtifactStore:
                 raise _refused(ref, "missing_required_artifact", "is not in the store") from None
             return ResolvedArtifact(ref, None)
         except OSError as error:
-            raise _unavailable(ref, "read", error) from error
+            raise _refused(ref, _UNAVAILABLE, f"cannot be read, {error.strerror}") from error
         self._path(ref, body)
         return ResolvedArtifact(ref, body)
 
@@ -97,22 +99,14 @@ class FileArtifactStore:
         """Where a body is, if it may be in this store and is what the reference says."""
         size = ref.byte_length if body is None else len(body)
         if ref.resolver_key != self.resolver_key:
-            what = "belongs to a store of another kind"
-            raise _refused(ref, "invalid_artifact_reference", what)
+            raise _refused(ref, "invalid_artifact_reference", "belongs to a store of another kind")
         if size > self.max_artifact_bytes:
             what = f"has {size} bytes, more than {self.max_artifact_bytes}"
             raise _refused(ref, "artifact_store_limit", what)
         known = (ref.byte_length, ref.sha256)
         if body is not None and (size, hashlib.sha256(body).hexdigest()) != known:
-            what = "has a body of another length or digest"
-            raise _refused(ref, "artifact_integrity_mismatch", what)
+            raise _refused(ref, "artifact_integrity_mismatch", "has another length or digest")
         return self.root / ref.sha256[:2] / ref.sha256
-
-
-def _unavailable(ref: ArtifactRef, done: str, error: OSError) -> ArtifactContractError:
-    # The whole text of the error would name a path of the host.
-    reason = error.strerror or type(error).__name__
-    return _refused(ref, "artifact_store_unavailable", f"cannot be {done}, {reason}")
 
 
 def _refused(ref: ArtifactRef, code: str, what: str) -> ArtifactContractError:

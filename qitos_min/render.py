@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 from .core._json import dumps
@@ -18,6 +19,7 @@ _THEMES = {"research": "36", "minimal": "1", "neon": "95"}
 _GOOD, _BAD, _DIM = "32", "31", "2"
 
 
+@dataclass(eq=False)
 class ClaudeStyleHook(EngineHook):
     """Prints the task, a line for each step, and how the run ended.
 
@@ -27,24 +29,18 @@ class ClaudeStyleHook(EngineHook):
     for terminals only, and for none when NO_COLOR is set.
     """
 
-    def __init__(
-        self,
-        output_jsonl: str | os.PathLike[str] | None = None,
-        max_preview_chars: int = 800,
-        theme: str = "research",
-        *,
-        stream: TextIO | None = None,
-    ) -> None:
-        if theme not in _THEMES:
-            raise ValueError(f"unknown theme {theme!r}, expected one of {', '.join(_THEMES)}")
-        self.output_jsonl = output_jsonl
-        self.max_preview_chars = max_preview_chars
-        self.theme_name = theme
-        self._stream = stream
+    output_jsonl: str | os.PathLike[str] | None = None
+    max_preview_chars: int = 800
+    theme: str = "research"
+    stream: TextIO | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.theme not in _THEMES:
+            raise ValueError(f"unknown theme {self.theme!r}, expected one of {', '.join(_THEMES)}")
 
     def on_run_start(self, task: str, state: Any, engine: Any) -> None:
         """Print the task."""
-        self._print(("task", _THEMES[self.theme_name]), (self._short(task), ""))
+        self._print(("task", _THEMES[self.theme]), (self._short(task), ""))
 
     def on_event(self, event: RuntimeEvent, state: Any, record: Any, engine: Any) -> None:
         """Write the event to the file, if there is one."""
@@ -55,7 +51,7 @@ class ClaudeStyleHook(EngineHook):
     def on_step_end(self, record: StepRecord, state: Any, engine: Any) -> None:
         """Print the step: what was decided, what came of it, what critics said."""
         decision = record.decision
-        parts = [(f"step {record.step_id}", _THEMES[self.theme_name])]
+        parts = [(f"step {record.step_id}", _THEMES[self.theme])]
         if decision is None:
             parts.append(("no decision", _BAD))
         elif decision.mode != "act":
@@ -68,8 +64,7 @@ class ClaudeStyleHook(EngineHook):
                 parts += map(self._result, record.action_results[index : index + 1])
         for verdict in record.critic_outputs:
             if verdict["action"] != "continue":
-                text = "{critic_name}: {action}, {reason}".format_map(verdict)
-                parts.append((text, _BAD))
+                parts.append(("{critic_name}: {action}, {reason}".format_map(verdict), _BAD))
         self._print(*parts)
 
     def on_run_end(self, result: Any, engine: Any) -> None:
@@ -97,7 +92,7 @@ class ClaudeStyleHook(EngineHook):
         return shortened(" ".join(value.split()), self.max_preview_chars)
 
     def _print(self, *parts: tuple[str, str]) -> None:
-        stream = self._stream or sys.stderr
+        stream = self.stream or sys.stderr
         if stream is None:
             return  # A program without a console has none.
         coloured = stream.isatty() and not os.environ.get("NO_COLOR")

@@ -140,6 +140,6 @@ def test_events_go_to_a_file(tmp_path):
 
 @pytest.mark.parametrize("theme", ["research", "minimal", "neon"])
 def test_themes_are_known(theme):
-    assert ClaudeStyleHook(theme=theme).theme_name == theme
+    assert ClaudeStyleHook(theme=theme).theme == theme
     with pytest.raises(ValueError, match="^unknown theme 'x', expected one of research, minimal, neon$"):
         ClaudeStyleHook(theme="x")

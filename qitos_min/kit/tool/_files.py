@@ -95,19 +95,23 @@ def changed(
         except FileRefusal as error:
             if error.code != "stale_file" or not left:
                 raise  # else another writer was faster, and its content is changed next
-    digest = _sha256(after)
-    row = {"operation": "edit", "sha256_before": _sha256(before), "sha256_after": digest}
-    known = {"path": name, "replacements": count, "sha256": digest}
-    changes = [{"path": name, **row}]
-    return told(name, {"replacements": count}, metadata=known, filesystem_changes=changes)
+    return _done("edit", name, {"replacements": count}, after, _sha256(before))
 
 
 def written(files: Any, name: str, text: str) -> ToolResult:
     """Write a whole file, new or not."""
     data = text.encode("utf-8")
     files.write_bytes(name, data)
-    row = {"operation": "write", "sha256_before": None, "sha256_after": _sha256(data)}
-    return told(name, {"size": len(data)}, filesystem_changes=[{"path": name, **row}])
+    return _done("write", name, {"size": len(data)}, data, None)
+
+
+def _done(
+    operation: str, name: str, values: dict[str, Any], after: bytes, before: str | None
+) -> ToolResult:
+    digest = _sha256(after)
+    row = {"operation": operation, "sha256_before": before, "sha256_after": digest}
+    known = {"path": name, "sha256": digest}
+    return told(name, values, metadata=known, filesystem_changes=[{"path": name, **row}])
 
 
 def told(path: str, values: dict[str, Any], **fields: Any) -> ToolResult:
@@ -149,12 +153,8 @@ def lines_of(data: bytes) -> list[str]:
 def edited(
     data: bytes, old: str, new: str, replace_all: bool = False, expected_sha256: str | None = None
 ) -> tuple[bytes, int]:
-    """A file with ``new`` in the place of ``old``, and the number of places.
-
-    Raises ``FileRefusal``: ``stale_file`` (another SHA-256 than expected), ``invalid_edit``,
-    ``text_not_found``, ``ambiguous_edit`` (more than one place, which may overlap),
-    ``file_is_binary``, ``file_is_not_utf8``.
-    """
+    """A file with ``new`` in the place of ``old``, and the number of places, of which there is
+    one unless ``replace_all``; they may overlap."""
     if expected_sha256 is not None and expected_sha256.lower() != _sha256(data):
         raise FileRefusal("stale_file", "the file changed: its SHA-256 is not the expected one")
     if not old or old == new:
@@ -179,8 +179,7 @@ def edited(
 def with_lines(data: bytes, start: int, end: int, new: str) -> tuple[bytes, int]:
     """The same with ``new`` for the lines ``start`` to ``end``, counted from 1, as one place.
 
-    With ``end`` one below ``start`` it is inserted before the line ``start``, which may be one
-    behind the last. Raises as ``edited``, ``invalid_edit`` for lines that are not there.
+    With ``end`` one below ``start`` it is inserted before ``start``, perhaps behind the last.
     """
     bom, text = _text_of(data)
     lines = _LINE.findall(text)

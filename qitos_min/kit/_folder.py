@@ -44,6 +44,12 @@ class FileRefusal(ValueError):
         self.reason = reason
 
 
+def need(fine: bool, code: str, reason: str, name: object = "") -> None:
+    """Raise a ``FileRefusal`` unless all is fine."""
+    if not fine:
+        raise FileRefusal(code, reason, name)
+
+
 def is_protected(part: str) -> bool:
     """Whether a file or folder name holds secrets or a repository's own data."""
     # Upper case, and on Windows dots and spaces at the end, can lead to the same file.
@@ -107,8 +113,8 @@ class Folder:
             raise outside  # "a.txt:hidden" names another stream of a.txt
         # A protected name may be a link to one that is not.
         spelt = Path(os.path.relpath(self.root / name, self.root)).parts
-        if self._protect and any(map(is_protected, (*spelt, *parts))):
-            raise FileRefusal("protected_path", "protected name", name)
+        hidden = self._protect and any(map(is_protected, (*spelt, *parts)))
+        need(not hidden, "protected_path", "protected name", name)
         return path
 
     def read_bytes(self, name: _Name) -> bytes:
@@ -129,9 +135,8 @@ class Folder:
         if replaces and not os.access(path, os.W_OK):
             raise OSError(errno.EACCES, "read-only file", str(name))
         with beside(path, data, path if replaces else None) as new, lock_of(path.parent):
-            moved = self.find(name) != path
-            if moved or (expected is not None and read_regular(path) != expected):
-                raise FileRefusal("stale_file", "file changed while it was written", name)
+            same = self.find(name) == path and (expected is None or read_regular(path) == expected)
+            need(same, "stale_file", "file changed while it was written", name)
             os.replace(new, path)
 
     def write_text(self, name: _Name, content: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from ...core.function_tool_decorator import function_tool
 from ...core.tool import FunctionTool, ToolPermission
 from ...core.tool_result import ToolResult
-from .._folder import FileRefusal
+from .._folder import FileRefusal, need
 
 _BOM = "\ufeff"
 _LINE_END = re.compile("\r\n|\r|\n")
@@ -67,9 +67,8 @@ def file_tool(verb: str, *, ops: str | None = None) -> Callable[[Any], FunctionT
 def read(files: Any, name: str, offset: int, limit: int, first: int = 0) -> ToolResult:
     """Numbered lines of a file; ``first`` is what the caller calls the first line."""
     for label, value, least in (("offset", offset, first), ("limit", limit, 1)):
-        if type(value) is not int or value < least:
-            text = f"{label} must be an int from {least}, got {value!r}"
-            raise FileRefusal("invalid_read_window", text)
+        text = f"{label} must be an int from {least}, got {value!r}"
+        need(type(value) is int and value >= least, "invalid_read_window", text)
     data, start = files.read_bytes(name), offset - first
     lines = lines_of(data)
     shown = enumerate(lines[start : start + limit], start + 1)
@@ -155,24 +154,20 @@ def edited(
 ) -> tuple[bytes, int]:
     """A file with ``new`` in the place of ``old``, and the number of places, of which there is
     one unless ``replace_all``; they may overlap."""
-    if expected_sha256 is not None and expected_sha256.lower() != _sha256(data):
-        raise FileRefusal("stale_file", "the file changed: its SHA-256 is not the expected one")
-    if not old or old == new:
-        why = "old and new text are the same" if old else "old text is empty"
-        raise FileRefusal("invalid_edit", why)
+    same = expected_sha256 is None or expected_sha256.lower() == _sha256(data)
+    need(same, "stale_file", "the file changed: its SHA-256 is not the expected one")
+    need(old != "", "invalid_edit", "old text is empty")
+    need(old != new, "invalid_edit", "old and new text are the same")
     bom, text = _text_of(data)
     parts = [old] if "\r" in old else old.split("\n")
     pattern = "(?:\r\n|\r|(?<!\r)\n)".join(map(re.escape, parts))
     places = len(re.findall(f"(?={pattern})", text))
-    if not places:
-        raise FileRefusal("text_not_found", "old text does not occur in the file")
-    if places > 1 and not replace_all:
-        why = f"old text occurs in {places} places, expected one (or replace all)"
-        raise FileRefusal("ambiguous_edit", why)
+    need(places > 0, "text_not_found", "old text does not occur in the file")
+    why = f"old text occurs in {places} places, expected one (or replace all)"
+    need(places == 1 or replace_all, "ambiguous_edit", why)
     own = _line_end_of(text)
     after, count = re.subn(pattern, lambda match: _with_line_ends(new, match[0], own), text)
-    if after == text:
-        raise FileRefusal("invalid_edit", "old and new text are the same in this file")
+    need(after != text, "invalid_edit", "old and new text are the same in this file")
     return (bom + after).encode("utf-8"), count
 
 
@@ -183,9 +178,8 @@ def with_lines(data: bytes, start: int, end: int, new: str) -> tuple[bytes, int]
     """
     bom, text = _text_of(data)
     lines = _LINE.findall(text)
-    if not 1 <= start <= end + 1 <= len(lines) + 1:
-        wrong = f"lines {start} to {end} are not in the file, it has {len(lines)}"
-        raise FileRefusal("invalid_edit", wrong)
+    wrong = f"lines {start} to {end} are not in the file, it has {len(lines)}"
+    need(1 <= start <= end + 1 <= len(lines) + 1, "invalid_edit", wrong)
     own = _line_end_of(text)
     new = _with_line_ends(new, "", own)
     open_end = bool(lines) and not lines[-1].endswith(("\r", "\n"))
@@ -199,8 +193,8 @@ def with_lines(data: bytes, start: int, end: int, new: str) -> tuple[bytes, int]
 def _text_of(data: bytes, errors: str = "strict") -> tuple[str, str]:
     """A file's BOM, if it has one, and its text."""
     # UTF-16 text is binary here: its line ends and matches are no single bytes.
-    if b"\0" in data or data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise FileRefusal("file_is_binary", f"binary file of {len(data)} bytes, not text")
+    binary = b"\0" in data or data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    need(not binary, "file_is_binary", f"binary file of {len(data)} bytes, not text")
     try:
         text = data.decode("utf-8", errors)
     except UnicodeDecodeError:

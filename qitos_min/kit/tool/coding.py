@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from ...core.tool import FunctionTool
 from ...core.tool_registry import ToolRegistry
 from ...core.tool_result import ToolResult
-from .._folder import FileRefusal, Folder
+from .._folder import FileRefusal, Folder, need
 from ..env import Processes
 from ._files import changed, edited, file_tool, lines_of, ran, read, told, with_lines, written
 from .web import HTMLExtractText, HTTPGet
@@ -109,8 +109,7 @@ class CodingToolSet:
         lines = lines_of(self._files.read_bytes(path))
         first, last = (view_range or [1, -1])[0], (view_range or [1, -1])[-1]
         last = max(len(lines), 1) if last == -1 else last
-        if not 1 <= first <= last:
-            raise FileRefusal("invalid_read_window", f"no range of lines: {view_range!r}")
+        need(1 <= first <= last, "invalid_read_window", f"no range of lines: {view_range!r}")
         shown = lines[first - 1 : last]
         numbered = [{"line": n, "text": text} for n, text in enumerate(shown, first)]
         more = {"total_lines": len(lines), "has_more": last < len(lines)}
@@ -268,9 +267,8 @@ def _ops(context: _Context, group: str) -> Any:
     """The environment's operations of a group."""
     env = (context or {}).get("env")
     ops = None if env is None else env.get_ops(group)
-    if ops is None:
-        text = f"this tool needs an environment with {group!r} operations"
-        raise FileRefusal("env_required", text)
+    text = f"this tool needs an environment with {group!r} operations"
+    need(ops is not None, "env_required", text)
     return ops
 
 

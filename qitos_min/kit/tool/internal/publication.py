@@ -12,7 +12,7 @@ from typing import Any
 from ....core.artifact import ArtifactContractError, ArtifactRef
 from ....core.tool import BaseTool, ToolPermission
 from ....core.tool_result import ToolResult
-from ..._folder import FileRefusal, beside, is_protected, lock_of, read_regular
+from ..._folder import FileRefusal, beside, is_protected, lock_of, need, read_regular
 from ...env import WorkspaceEnv, entry_of
 
 __all__ = ["SandboxPublicationTool"]
@@ -94,34 +94,34 @@ class SandboxPublicationTool(BaseTool):
         env, paths = self._env, self._paths
         mine = not args and context.get("env") is env
         text = "the call takes no arguments, and the environment it was made for"
-        _need(mine, "publication_authority_mismatch", text)
+        need(mine, "publication_authority_mismatch", text)
         same = env.processes.generation == self._generation
-        _need(same, "stale_generation", "the environment was stopped after the approval")
+        need(same, "stale_generation", "the environment was stopped after the approval")
         same = env.input_digest == self._digest
-        _need(same, "publication_input_mismatch", "the environment has another input")
+        need(same, "publication_input_mismatch", "the environment has another input")
         store: Any = env.artifact_store or context.get("artifact_resolver")
         works = store is not None and store.probe()
-        _need(works, "artifact_store_unavailable", "no artifact store that can be written")
+        need(works, "artifact_store_unavailable", "no artifact store that can be written")
         faults = {name: _path_fault(name) for name in paths}
         known = sorted(name for name in paths if faults[name] is None)
         entries = {name: entry_of(env.files.root / name) for name in known}
         for name, entry in entries.items():
             fine = entry == "absent" or entry.startswith("file ")
-            _need(fine, "publication_output_conflict", "not a regular file", name)
+            need(fine, "publication_output_conflict", "not a regular file", name)
         for code, rule in _PATH_RULES.items():
             for name in paths:
-                _need(faults[name] != code, code, f"a path must {rule}, got {name!r}")
+                need(faults[name] != code, code, f"a path must {rule}, got {name!r}")
         once = len({name.casefold() for name in paths}) == len(paths) > 0
-        _need(once, "publication_selection_invalid", "name at least one file, each once")
+        need(once, "publication_selection_invalid", "name at least one file, each once")
         missing = ", ".join(name for name in entries if entries[name] == "absent")
-        _need(not missing, "publication_selection_invalid", f"not in the workspace: {missing}")
+        need(not missing, "publication_selection_invalid", f"not in the workspace: {missing}")
         bodies = {name: read_regular(env.files.root / name) for name in paths}
         refs = {name: self._ref(bodies[name], name, store) for name in paths}
         for name in paths:
             self._check_source(name)
         idle = not env.processes.running
-        _need(idle, "publication_workspace_busy", "the workspace is in use")
-        _need(_POSIX, "publication_platform_unsupported", "publication needs a POSIX system")
+        need(idle, "publication_workspace_busy", "the workspace is in use")
+        need(_POSIX, "publication_platform_unsupported", "publication needs a POSIX system")
         with lock_of(env.source), ExitStack() as held:
             for name, body in bodies.items():
                 store.put(refs[name], body)
@@ -176,15 +176,10 @@ class SandboxPublicationTool(BaseTool):
         """A file of the source must be as it was copied, or absent as it was."""
         entry = entry_of(self._env.source / name)
         kind, before = entry.partition(" ")[0], self._env.input_entries.get(name, "absent")
-        _need(kind != "link", "publication_link_rejected", "a link in the source", name)
+        need(kind != "link", "publication_link_rejected", "a link in the source", name)
         plain = kind in ("file", "absent")
-        _need(plain, "publication_special_file", "no regular file in the source", name)
-        _need(entry == before, "publication_source_conflict", _CHANGED, name)
-
-
-def _need(fine: bool, code: str, text: str, name: str = "") -> None:
-    if not fine:
-        raise FileRefusal(code, text, name)
+        need(plain, "publication_special_file", "no regular file in the source", name)
+        need(entry == before, "publication_source_conflict", _CHANGED, name)
 
 
 def _path_fault(name: Any) -> str | None:

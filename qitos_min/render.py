@@ -23,16 +23,14 @@ _GOOD, _BAD, _DIM = "32", "31", "2"
 class ClaudeStyleHook(EngineHook):
     """Prints the task, a line for each step, and how the run ended.
 
-    Takes a file that gets every event as a line of JSON, how many characters of a value
-    are shown, a theme (``research``, ``minimal`` or ``neon``, else ValueError: the colour of
-    a step), and the stream, by default ``sys.stderr`` at the time of printing. Colours are
-    for terminals only, and for none when NO_COLOR is set.
+    Colours are for terminals only, and for none when NO_COLOR is set. ValueError for a theme
+    that is not ``research``, ``minimal`` or ``neon``.
     """
 
-    output_jsonl: str | os.PathLike[str] | None = None
-    max_preview_chars: int = 800
-    theme: str = "research"
-    stream: TextIO | None = field(default=None, kw_only=True)
+    output_jsonl: str | os.PathLike[str] | None = None  # Gets every event as a line of JSON.
+    max_preview_chars: int = 800  # So much of a value is shown.
+    theme: str = "research"  # The colour of a step.
+    stream: TextIO | None = field(default=None, kw_only=True)  # None: ``sys.stderr`` at the time.
 
     def __post_init__(self) -> None:
         if self.theme not in _THEMES:

@@ -36,9 +36,7 @@ class FileArtifactStore:
 
     resolver_key = "file-artifact-store"  # of the references to bodies in such a store
 
-    def __init__(
-        self, root: str | os.PathLike[str], max_artifact_bytes: int = 16 * 1024 * 1024
-    ) -> None:
+    def __init__(self, root: str | Path, max_artifact_bytes: int = 16 * 1024 * 1024) -> None:
         check_count(max_artifact_bytes, "max_artifact_bytes", least=1)
         self.root = Path(root)
         self.max_artifact_bytes = max_artifact_bytes
@@ -49,8 +47,7 @@ class FileArtifactStore:
     def put(self, ref: ArtifactRef, body: bytes) -> ArtifactRef:
         """Stores ``body`` and returns ``ref``; storing it again changes nothing.
 
-        Raises ArtifactContractError when the body is not what the reference describes, is too
-        long, or cannot be written.
+        ArtifactContractError for one that is not as described, too long, or cannot be written.
         """
         path = self._path(ref, body)
         if self.probe(ref):
@@ -68,8 +65,7 @@ class FileArtifactStore:
     def resolve(self, ref: ArtifactRef) -> ResolvedArtifact:
         """Reads the body of ``ref`` and verifies it.
 
-        Raises ArtifactContractError when a required body is missing, and for one that is
-        another, too long, or cannot be read.
+        ArtifactContractError for a missing required one, another, too long, or unreadable.
         """
         path = self._path(ref)
         try:

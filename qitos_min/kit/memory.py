@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -62,9 +61,7 @@ class MarkdownFileMemory(WindowMemory):
     kept for ``retrieve``. An ``OSError`` comes out of ``append``.
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str] = "memory.md", max_in_memory: int = 200
-    ) -> None:
+    def __init__(self, path: str | Path = "memory.md", max_in_memory: int = 200) -> None:
         super().__init__(max_in_memory)
         self.path = Path(path)
 

@@ -89,8 +89,7 @@ class DynamicTreeSearch(Search[Any, Any, Any]):
     """Takes the best candidate, and keeps what it did not choose for later branches.
 
     A candidate's score is ``meta[score_key]``, else more for the earlier ones, and the
-    ``exploration_bonus`` divided by one more than the times it was chosen, which
-    ``state.metadata["tree_visits"]`` counts by ``meta["id"]`` when ``mark_selected`` is called.
+    ``exploration_bonus`` divided by one more than its count in ``state.metadata["tree_visits"]``.
     ``top_k`` are kept for the choice; of the others ``max_frontier`` wait.
     """
 
@@ -121,6 +120,6 @@ class DynamicTreeSearch(Search[Any, Any, Any]):
         return ranked[: self.top_k]
 
     def mark_selected(self, state: Any, selected: Decision) -> None:
-        """Count a choice in ``state.metadata["tree_visits"]``."""
+        """Count a choice in ``state.metadata["tree_visits"]``, by ``meta["id"]``."""
         visits, own = state.metadata.setdefault("tree_visits", {}), selected.meta.get("id")
         visits[own] = visits.get(own, 0) + 1

@@ -81,10 +81,8 @@ def read(files: Any, name: str, offset: int, limit: int, first: int = 0) -> Tool
     )
 
 
-def changed(
-    files: Any, name: str, change: Callable[..., tuple[bytes, int]], *args: Any
-) -> ToolResult:
-    """Give a file what ``change`` makes of its content and ``args``; it tells how many places."""
+def changed(files: Any, name: str, change: Callable[..., Any], *args: Any) -> ToolResult:
+    """Give a file what ``change`` makes of its content and ``args``, with how many places."""
     for left in reversed(range(_TRIES)):
         before = files.read_bytes(name)
         after, count = change(before, *args)
@@ -104,9 +102,7 @@ def written(files: Any, name: str, text: str) -> ToolResult:
     return _done("write", name, {"size": len(data)}, data, None)
 
 
-def _done(
-    operation: str, name: str, values: dict[str, Any], after: bytes, before: str | None
-) -> ToolResult:
+def _done(operation: str, name: str, values: Any, after: bytes, before: Any) -> ToolResult:
     digest = _sha256(after)
     row = {"operation": operation, "sha256_before": before, "sha256_after": digest}
     known = {"path": name, "sha256": digest}

@@ -40,12 +40,11 @@ _Digest = Annotated[str | None, "SHA-256 that the file must still have, in hexad
 class CodingToolSet:
     """Tools for the files below ``workspace_root``, and for commands in that folder.
 
-    ``shell_timeout`` is the time limit of a command in seconds. ``auto_approve=False``
-    makes every tool that changes files or runs commands ask for approval. ``profile``
-    is ``full``, or ``editor`` without ``Read``, ``Edit``, whole files and commands.
-    ``include_web`` (or ``enable_web``) adds ``HTTPGet`` and ``HTMLExtractText``. Raises
-    NotADirectoryError for no existing folder, and ValueError for an unknown profile and for
-    notebooks, tasks and language servers, which QitOS has options for and this has not.
+    ``shell_timeout`` is the time limit of a command in seconds. ``auto_approve=False`` makes
+    tools that change files or run commands ask for approval. ``profile`` is ``full``, or
+    ``editor`` without ``Read``, ``Edit``, whole files and commands. ``include_web`` adds ``HTTPGet``
+    and ``HTMLExtractText``. NotADirectoryError for no existing folder, ValueError for an unknown
+    profile and for QitOS's notebooks, tasks and language servers, which are not here.
     """
 
     name = "coding"

@@ -34,10 +34,9 @@ class _RollbackFailed(Exception):
 class SandboxPublicationTool(BaseTool):
     """Publishes files that its creator chose, for the input that its creator saw.
 
-    ``paths`` are names of regular files directly in the workspace. The call takes no arguments,
-    works only where ``env`` is the environment, and publishes all or none (POSIX only).
-    ``env.artifact_store`` or the context's ``artifact_resolver`` keeps each body. TypeError
-    when ``env`` is no WorkspaceEnv.
+    ``paths`` are names of regular files directly in the workspace ``env``, a WorkspaceEnv (else
+    TypeError). The call takes no arguments, works only where ``env`` is the environment, and
+    publishes all or none. ``env.artifact_store`` or ``artifact_resolver`` keeps each body.
     """
 
     name = "publish_workspace"
@@ -46,20 +45,16 @@ class SandboxPublicationTool(BaseTool):
     permissions = ToolPermission(filesystem_write=True)
     needs_approval = True
 
-    def __init__(
-        self, env: WorkspaceEnv, *, paths: Iterable[str], expected_input_digest: str
-    ) -> None:
+    def __init__(self, env: Any, *, paths: Iterable[str], expected_input_digest: str) -> None:
         super().__init__()
         if not isinstance(env, WorkspaceEnv):
             raise TypeError(f"env must be a WorkspaceEnv, got {type(env).__qualname__}")
-        self._env = env
+        self._env: WorkspaceEnv = env
         self._paths = tuple(paths)
         self._digest = expected_input_digest
         self._generation = env.processes.generation
 
-    def execute(
-        self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
-    ) -> ToolResult:
+    def execute(self, args: dict[str, Any], runtime_context: Any = None) -> ToolResult:
         """Publish; a refusal names its reason and leaves every file as it was."""
         effect: dict[str, Any] = {"effect_ref": f"publication:{self._digest}"}
         try:

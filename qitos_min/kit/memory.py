@@ -16,7 +16,7 @@ __all__ = ["MarkdownFileMemory", "Memory", "MemoryRecord", "WindowHistory", "Win
 class _Window(MessageLog):
     """Keeps the last ``window_size``, a positive int."""
 
-    def __init__(self, window_size: int) -> None:
+    def __init__(self, window_size: int = 24) -> None:
         check_count(window_size, "window_size", least=1)
         super().__init__()
         self.window_size = window_size
@@ -40,9 +40,6 @@ class _Window(MessageLog):
 
 class WindowHistory(_Window, History):
     """Keeps the last ``window_size`` messages."""
-
-    def __init__(self, window_size: int = 24) -> None:
-        super().__init__(window_size)
 
 
 class WindowMemory(_Window, Memory):

@@ -42,13 +42,11 @@ You work on a task step by step. Think about what is known and what is missing, 
 a tool where it helps. Never make up a result, and call no tool that is not listed.
 
 {_TOOLS}"""
-_FORM, _JSON_FORM, _XML_FORM = (
-    resolve_protocol(name).form for name in ("react_text_v1", "json_decision_v1", "xml_decision_v1")
-)
+_FORM = resolve_protocol("react_text_v1").form
 
 REACT_SYSTEM_PROMPT = f"{_STEP_BY_STEP}\n\n{_FORM}"
-JSON_DECISION_SYSTEM_PROMPT = f"{_STEP_BY_STEP}\n\n{_JSON_FORM}"
-XML_DECISION_SYSTEM_PROMPT = f"{_STEP_BY_STEP}\n\n{_XML_FORM}"
+JSON_DECISION_SYSTEM_PROMPT = f"{_STEP_BY_STEP}\n\n{resolve_protocol('json_decision_v1').form}"
+XML_DECISION_SYSTEM_PROMPT = f"{_STEP_BY_STEP}\n\n{resolve_protocol('xml_decision_v1').form}"
 
 PLAN_DRAFT_PROMPT = """\
 Make a plan for this task: {{task}}

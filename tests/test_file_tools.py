@@ -222,14 +222,7 @@ def test_edit_replaces_only_the_text(workspace, before, old, new, replace_all, a
     assert (result.status, result.error) == ("success", None)
     assert tree(workspace) == {"a.txt": after}
     assert result.metadata["sha256"] == hashlib.sha256(after).hexdigest()
-    assert result.filesystem_changes == [
-        {
-            "path": "a.txt",
-            "operation": "edit",
-            "sha256_before": hashlib.sha256(before).hexdigest(),
-            "sha256_after": hashlib.sha256(after).hexdigest(),
-        }
-    ]
+    assert result.filesystem_changes == [{"path": "a.txt", "operation": "edit"}]
     assert ToolResult.from_dict(result.to_dict()) == result
 
 

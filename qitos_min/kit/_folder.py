@@ -36,7 +36,7 @@ _Name = str | os.PathLike[str]
 
 
 class FileRefusal(ValueError):
-    """A file operation not carried out: a ``code`` for programs, a ``reason`` for people."""
+    """A file operation not carried out: a ``code``, if it has one, and a ``reason`` for people."""
 
     def __init__(self, code: str, reason: str, name: object = "") -> None:
         super().__init__(f"{str(name)!r}: {reason}" if name else reason)
@@ -89,8 +89,8 @@ class Folder:
     """The file operations of one folder, which must exist (NotADirectoryError).
 
     A ``name`` is relative to the folder, or absolute and inside it; ``protect`` keeps ``.git``,
-    ``.env`` and so on out of reach. Operations raise ``FileRefusal`` (``stale_file``,
-    ``path_outside_workspace``, ``protected_path``), and OSError as the system does.
+    ``.env`` and so on out of reach. Operations raise ``FileRefusal`` (``stale_file``, with
+    ``protect`` ``path_outside_workspace`` and ``protected_path``), and OSError as the system does.
     """
 
     def __init__(self, root: _Name, *, protect: bool = False) -> None:
@@ -102,7 +102,8 @@ class Folder:
 
     def find(self, name: _Name) -> Path:
         """The real path behind ``name``, which need not exist."""
-        outside = FileRefusal("path_outside_workspace", "outside the workspace", name)
+        code = "path_outside_workspace" if self._protect else ""
+        outside = FileRefusal(code, "outside the workspace", name)
         try:
             path = (self.root / name).resolve()
             parts = path.relative_to(self.root).parts

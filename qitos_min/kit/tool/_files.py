@@ -28,19 +28,16 @@ _READ: dict[str, Any] = {"read_only": True, "concurrency_safe": True, "permissio
 _EDIT = {"permissions": ToolPermission(filesystem_read=True, filesystem_write=True)}
 _RUN = {"permissions": ToolPermission(command=True)}
 _TRAITS = {"read": _READ, "list": _READ, "edit": _EDIT, "write": _EDIT, "run": _RUN}
-_CODES = {"ambiguous_edit", "invalid_edit", "invalid_read_window", "stale_file", "text_not_found"}
-_ENV_CODES = {"env_required", "path_outside_workspace", "protected_path"}
 _TRIES = 200
 
 
 def file_tool(verb: str, *, ops: str | None = None) -> Callable[[Any], FunctionTool]:
     """``function_tool`` for a method whose first parameter names a file, or is a command.
 
-    What could not be carried out is an error result: ``file_<verb>_failed`` unless the refusal
-    has a code of its own, as those of a path have for tools of an environment with ``ops`` only.
+    What could not be carried out is an error result: ``file_<verb>_failed`` or ``command_failed``
+    unless the refusal has a code of its own.
     """
     traits = {**_TRAITS[verb], "required_ops": [ops] if ops else []}
-    codes = _CODES | _ENV_CODES if ops else _CODES
     failing = "command_failed" if verb == "run" else f"file_{verb}_failed"
 
     def decorate(work: Callable[..., ToolResult]) -> FunctionTool:
@@ -56,8 +53,8 @@ def file_tool(verb: str, *, ops: str | None = None) -> Callable[[Any], FunctionT
                 failed, code = ToolResult.execution_error, ""
                 reason = getattr(error, "strerror", None) or str(error)
             name = args[0] if args else kwargs.get(first, ".")
-            code = code if code in codes else failing
-            return failed(code=code, error=f"cannot {verb} {name!r}: {reason}", recoverable=True)
+            text = f"cannot {verb} {name!r}: {reason}"
+            return failed(code=code or failing, error=text, recoverable=True)
 
         return function_tool(**traits)(attempt)
 
@@ -92,26 +89,23 @@ def changed(files: Any, name: str, change: Callable[..., Any], *args: Any) -> To
         except FileRefusal as error:
             if error.code != "stale_file" or not left:
                 raise  # else another writer was faster, and its content is changed next
-    return _done("edit", name, {"replacements": count}, after, _sha256(before))
+    return told(name, {"replacements": count}, "edit", after)
 
 
 def written(files: Any, name: str, text: str) -> ToolResult:
     """Write a whole file, new or not."""
     data = text.encode("utf-8")
     files.write_bytes(name, data)
-    return _done("write", name, {"size": len(data)}, data, None)
+    return told(name, {"size": len(data)}, "write", data)
 
 
-def _done(operation: str, name: str, values: Any, after: bytes, before: Any) -> ToolResult:
-    digest = _sha256(after)
-    row = {"operation": operation, "sha256_before": before, "sha256_after": digest}
-    known = {"path": name, "sha256": digest}
-    return told(name, values, metadata=known, filesystem_changes=[{"path": name, **row}])
-
-
-def told(path: str, values: dict[str, Any], **fields: Any) -> ToolResult:
-    """A success with an output that agents read as QitOS writes it."""
-    return ToolResult(output={"status": "success", "path": path, **values}, **fields)
+def told(path: str, values: dict[str, Any], operation: str = "", after: bytes = b"") -> ToolResult:
+    """A success with an output that agents read as QitOS writes it, and what was changed."""
+    result = ToolResult(output={"status": "success", "path": path, **values})
+    if operation:
+        result.metadata = {"path": path, "sha256": _sha256(after)}
+        result.filesystem_changes = [{"path": path, "operation": operation}]
+    return result
 
 
 def ran(processes: Any, command: str, timeout: float, *more: str) -> ToolResult:
@@ -190,11 +184,11 @@ def _text_of(data: bytes, errors: str = "strict") -> tuple[str, str]:
     """A file's BOM, if it has one, and its text."""
     # UTF-16 text is binary here: its line ends and matches are no single bytes.
     binary = b"\0" in data or data.startswith((b"\xff\xfe", b"\xfe\xff"))
-    need(not binary, "file_is_binary", f"binary file of {len(data)} bytes, not text")
+    need(not binary, "", f"binary file of {len(data)} bytes, not text")
     try:
         text = data.decode("utf-8", errors)
     except UnicodeDecodeError:
-        raise FileRefusal("file_is_not_utf8", "not UTF-8, it can only be read") from None
+        raise FileRefusal("", "not UTF-8, it can only be read") from None
     return (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
 
 

@@ -42,9 +42,9 @@ class CodingToolSet:
 
     ``shell_timeout`` is the time limit of a command in seconds. ``auto_approve=False`` makes
     tools that change files or run commands ask for approval. ``profile`` is ``full``, or
-    ``editor`` without ``Read``, ``Edit``, whole files and commands. ``include_web`` adds ``HTTPGet``
-    and ``HTMLExtractText``. NotADirectoryError for no existing folder, ValueError for an unknown
-    profile and for QitOS's notebooks, tasks and language servers, which are not here.
+    ``editor`` without ``Read``, ``Edit``, whole files and commands. ``include_web`` adds
+    ``HTTPGet`` and ``HTMLExtractText``. NotADirectoryError for no existing folder, ValueError
+    for an unknown profile, and for QitOS's notebooks, tasks and language servers.
     """
 
     name = "coding"
@@ -191,10 +191,8 @@ class CodingToolSet:
 
     def _list(self, path: _Path, label: str) -> ToolResult:
         entries = sorted(self._files.find(path).iterdir())
-        found = [
-            {"name": entry.name, "type": "directory" if entry.is_dir() else "file"}
-            for entry in entries[:_MOST_LISTED]
-        ]
+        kinds = {True: "directory", False: "file"}
+        found = [{"name": e.name, "type": kinds[e.is_dir()]} for e in entries[:_MOST_LISTED]]
         return told(path, {"count": len(entries), label: found})
 
 
@@ -209,8 +207,7 @@ class EnvToolSet:
 
     def tools(self) -> list[FunctionTool]:
         """The tools of this set."""
-        files = [self.read_file, self.edit_file, self.write_file, self.list_files]
-        return [*files, self.run_command]
+        return [self.read_file, self.edit_file, self.write_file, self.list_files, self.run_command]
 
     @file_tool("read", ops="file")
     def read_file(

@@ -90,7 +90,7 @@ DONE = [
         {},
         {"a.txt": b"one\ntwo\nthree\nfour\n"},
     ),
-    ("insert", {"path": "empty", "insert_line": 0, "new_str": "x"}, {}, {"empty": b"x"}),
+    ("insert", {"path": "empty", "insert_line": 0, "new_str": "x"}, {}, {"empty": b"x\n"}),
     (
         "replace_lines",
         {"path": "dos.txt", "start_line": 1, "end_line": 1, "replacement": "x\ny\n"},

@@ -79,9 +79,7 @@ def compose(
         made.engine = Engine(
             agent, tool_registry=tools, env=made.env, runtime=made.runtime, **engine_options
         )
-        before = {k: v for k, v in agent.config.items() if k == "artifact_resolver"}
-        made.callback(agent.config.update, before)
-        made.callback(agent.config.pop, "artifact_resolver")
-        agent.config["artifact_resolver"] = store
+        made.callback(setattr, agent, "config", agent.config)
+        agent.config = {**agent.config, "artifact_resolver": store}
         undo.pop_all()
     return made

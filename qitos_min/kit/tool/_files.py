@@ -165,19 +165,16 @@ def with_lines(data: bytes, start: int, end: int, new: str) -> tuple[bytes, int]
     """The same with ``new`` for the lines ``start`` to ``end``, counted from 1, as one place.
 
     With ``end`` one below ``start`` it is inserted before ``start``, perhaps behind the last.
+    A file without a line end at its end stays so.
     """
     bom, text = _text_of(data)
     lines = _LINE.findall(text)
     wrong = f"lines {start} to {end} are not in the file, it has {len(lines)}"
     need(1 <= start <= end + 1 <= len(lines) + 1, "invalid_edit", wrong)
-    own = _line_end_of(text)
-    new = _with_line_ends(new, "", own)
-    open_end = bool(lines) and not lines[-1].endswith(("\r", "\n"))
-    if open_end and new and start > len(lines):
-        new = own + new
-    elif lines and new and (end < len(lines) or not open_end):
-        new = new if new.endswith(("\r", "\n")) else new + own
-    return "".join([bom, *lines[: start - 1], new, *lines[end:]]).encode("utf-8"), 1
+    own, closed = _line_end_of(text), not text or text.endswith(("\r", "\n"))
+    lines[start - 1 : end] = _LINE.findall(_with_line_ends(new, "", own))
+    after = "".join(line if line.endswith(("\r", "\n")) else line + own for line in lines)
+    return (bom + (after if closed else after.removesuffix(own))).encode("utf-8"), 1
 
 
 def _text_of(data: bytes, errors: str = "strict") -> tuple[str, str]:

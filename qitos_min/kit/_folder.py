@@ -8,7 +8,6 @@ folder share, in whatever object, process or spelling.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import shutil
 import stat
@@ -18,6 +17,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from zlib import crc32
 
 if sys.platform == "win32":
     import msvcrt
@@ -169,7 +169,7 @@ def lock_of(folder: Path) -> Iterator[None]:
 
     One of 256 temporary files stands for it: folders may share one.
     """
-    number = hashlib.sha256(os.fsencode(os.path.normcase(folder))).hexdigest()[:2]
+    number = crc32(os.fsencode(os.path.normcase(folder))) % 256
     user = getattr(os, "getuid", int)()  # nobody can write to another user's file
     with open(Path(tempfile.gettempdir()) / f"qitos-{user}-{number}.lock", "ab") as file:
         if sys.platform == "win32":

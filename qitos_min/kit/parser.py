@@ -17,10 +17,8 @@ class _Parser:
 
     def __init__(self, **labels: Any) -> None:
         for name, value in labels.items():
-            if not name.endswith(("_keys", "_tags")):
-                raise TypeError(f"{type(self).__name__} takes no {name!r}")
-            if value is not None:
-                raise ValueError(f"{name}: the labels of {self.protocol!r} are fixed, give None")
+            if value is not None or not name.endswith(("_keys", "_tags")):
+                raise TypeError(f"{type(self).__name__} takes no {name!r}, its labels are fixed")
 
     def parse(self, raw: Any, context: Mapping[str, Any] | None = None) -> Decision:
         """The decision in a reply: text, or a response of the chat API.

@@ -65,21 +65,19 @@ def compose(
     made = Composition()
     with ExitStack() as undo:
         undo.callback(made.close)
-        made.agent, made.runtime = agent, runtime or RuntimeComposition()
-        if made.runtime.artifact_resolver is None:
+        runtime = runtime or RuntimeComposition()
+        if runtime.artifact_resolver is None:
             folder = made.enter_context(tempfile.TemporaryDirectory(prefix="artifacts-"))
-            made.runtime = replace(made.runtime, artifact_resolver=FileArtifactStore(folder))
-        store = made.runtime.artifact_resolver
-        made.env = WorkspaceEnv(workspace, artifact_store=store)
-        made.callback(made.env.close)
-        tools = made.tool_registry = agent.tool_registry.copy()
+            runtime = replace(runtime, artifact_resolver=FileArtifactStore(folder))
+        env = WorkspaceEnv(workspace, artifact_store=runtime.artifact_resolver)
+        made.callback(env.close)
+        tools = agent.tool_registry.copy()
         for tool in EnvToolSet().tools():
             if tool.name not in tools:
                 tools.register(tool)
-        made.engine = Engine(
-            agent, tool_registry=tools, env=made.env, runtime=made.runtime, **engine_options
-        )
+        made.agent, made.runtime, made.env, made.tool_registry = agent, runtime, env, tools
+        made.engine = Engine(agent, tool_registry=tools, env=env, runtime=runtime, **engine_options)
         made.callback(setattr, agent, "config", agent.config)
-        agent.config = {**agent.config, "artifact_resolver": store}
+        agent.config = {**agent.config, "artifact_resolver": runtime.artifact_resolver}
         undo.pop_all()
     return made

@@ -71,11 +71,10 @@ def read(files: Any, name: str, offset: int, limit: int, first: int = 0) -> Tool
     shown = enumerate(lines[start : start + limit], start + 1)
     more = start + limit < len(lines)
     receipt = {"offset": start, "limit": limit, "total_lines": len(lines), "has_more": more}
-    known = {"path": name, "sha256": _sha256(data)}
-    return ToolResult(
-        output="\n".join(f"{number}\t{line}" for number, line in shown),
-        metadata={**known, "selection_receipt": {**receipt, "truncated": more}},
-    )
+    known: dict[str, Any] = {"path": name, "sha256": _sha256(data)}
+    known["selection_receipt"] = {**receipt, "truncated": more}
+    text = "\n".join(f"{number}\t{line}" for number, line in shown)
+    return ToolResult(output=text, metadata=known)
 
 
 def changed(files: Any, name: str, change: Callable[..., Any], *args: Any) -> ToolResult:
@@ -111,26 +110,19 @@ def told(path: str, values: dict[str, Any], operation: str = "", after: bytes = 
 def ran(processes: Any, command: str, timeout: float, *more: str) -> ToolResult:
     """Run a command: its exit status, what it printed and ``more`` of what is told of it."""
     done = processes.run(command, timeout=timeout)
-    told: dict[str, Any] = {
-        "output": {name: done.get(name) for name in (*more, "returncode", "stdout", "stderr")},
-        "metadata": {"truncated": bool(done.get("truncated"))},
-    }
+    output = {name: done.get(name) for name in (*more, "returncode", "stdout", "stderr")}
+    cut = bool(done.get("truncated"))
+    told: dict[str, Any] = {"output": output, "metadata": {"truncated": cut}}
     if done["status"] == "success":
         return ToolResult(**told)
     if done["status"] != "error":
         text = f"command ended with exit status {done['returncode']}"
         return ToolResult.execution_error(code="command_failed", error=text, **told)
     late = bool(done.get("timed_out"))
-    return ToolResult.execution_error(
-        status="timed_out" if late else "error",
-        code="command_timed_out" if late else "command_failed",
-        error=done["error"],
-        # What it did before it was killed is not known.
-        effect_ref="run_command",
-        effect_state="unknown",
-        outcome_unknown=True,
-        **told,
-    )
+    told.update(status="timed_out" if late else "error", effect_ref="run_command")
+    told.update(effect_state="unknown", outcome_unknown=True)  # What it did is not known.
+    code = "command_timed_out" if late else "command_failed"
+    return ToolResult.execution_error(code=code, error=done["error"], **told)
 
 
 def lines_of(data: bytes) -> list[str]:

@@ -67,22 +67,14 @@ class SandboxPublicationTool(BaseTool):
             return ToolResult.execution_error(code="publication_failed", error=text, **effect)
         except _RollbackFailed as error:
             (kept,) = error.args
+            text = f"the publication stopped half way, not rolled back: {', '.join(kept)}"
+            effect.update(effect_state="unknown", outcome_unknown=True, metadata={"kept": kept})
             return ToolResult.execution_error(
-                code="publication_rollback_failed",
-                error=f"the publication stopped half way, not rolled back: {', '.join(kept)}",
-                metadata={"kept": kept},
-                effect_state="unknown",
-                outcome_unknown=True,
-                **effect,
+                code="publication_rollback_failed", error=text, **effect
             )
         rows = [{"path": n, "operation": "publish", "sha256_after": refs[n].sha256} for n in refs]
-        return ToolResult(
-            output=f"published {', '.join(refs)}",
-            artifact_refs=tuple(refs.values()),
-            filesystem_changes=rows,
-            effect_state="committed",
-            **effect,
-        )
+        effect.update(effect_state="committed", artifact_refs=tuple(refs.values()))
+        return ToolResult(output=f"published {', '.join(refs)}", filesystem_changes=rows, **effect)
 
     def _publish(self, args: Any, context: dict[str, Any]) -> dict[str, ArtifactRef]:
         """All checks in their order, then the files."""

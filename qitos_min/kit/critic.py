@@ -92,5 +92,4 @@ def _reflected(state: Any, said: str, most: int) -> CriticResult:
         return CriticResult("stop", f"still failing: {said}", 0.0)
     state.metadata["reflection_retries"] = retries + 1
     patch = f"The last step failed: {said}. Do it differently."
-    details = {"retries": retries + 1, "max_retries": most}
-    return CriticResult("retry", said, 0.0, details=details, instruction_patch=patch)
+    return CriticResult("retry", said, 0.0, instruction_patch=patch)

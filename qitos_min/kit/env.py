@@ -46,9 +46,8 @@ class Processes:
             raise ValueError(f"timeout must be a number of seconds above 0, got {timeout!r}")
         # No pipes: a child that outlives its shell would keep them open.
         with _temporary() as out, _temporary() as err:
-            group = os.name == "posix"  # to be killed as one
             where: dict[str, Any] = {"cwd": self._root, "stdin": subprocess.DEVNULL}
-            where.update(stdout=out, stderr=err, start_new_session=group)
+            where.update(stdout=out, stderr=err, start_new_session=True)  # to be killed as one
             with self._lock:
                 process = subprocess.Popen(command, shell=True, **where)
                 self.running.add(process)
@@ -58,15 +57,9 @@ class Processes:
                 _kill_tree(process)
                 self.running.discard(process)
             (stdout, cut), (stderr, cut_too) = map(_printed, (out, err))
-        return {
-            "status": "error" if fault else "partial" if process.returncode else "success",
-            "command": command,
-            **fault,
-            "returncode": process.returncode,
-            "stdout": stdout,
-            "stderr": stderr,
-            "truncated": cut or cut_too,
-        }
+        status = "error" if fault else "partial" if process.returncode else "success"
+        told = {"status": status, "command": command, **fault, "returncode": process.returncode}
+        return {**told, "stdout": stdout, "stderr": stderr, "truncated": cut or cut_too}
 
     def stop(self) -> None:
         """Kill the commands that still run, and begin the next generation."""

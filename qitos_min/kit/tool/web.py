@@ -16,6 +16,7 @@ from ...core.tool_result import ToolResult
 
 __all__ = ["HTMLExtractText", "HTTPGet"]
 
+_Texts = dict[str, str] | None
 _MOST_BYTES = 2_000_000
 _SILENT = frozenset({"script", "style", "noscript", "template"})
 
@@ -32,16 +33,14 @@ class HTTPGet(BaseTool):
     permissions = ToolPermission(network=True)
     read_only = True
 
-    def __init__(
-        self, headers: dict[str, str] | None = None, timeout: float = 30, max_retries: int = 2
-    ) -> None:
+    def __init__(self, headers: _Texts = None, timeout: float = 30, max_retries: int = 2) -> None:
         self._headers = {"User-Agent": "qitos-min", **(headers or {})}
         self._timeout = timeout
         self._tries = 1 + max(max_retries, 0)
         super().__init__()
 
     def run(  # type: ignore[override]
-        self, url: str, params: dict[str, Any] | None = None, headers: dict[str, str] | None = None
+        self, url: str, params: dict[str, Any] | None = None, headers: _Texts = None
     ) -> ToolResult:
         """Get one page, whose address begins with http:// or https://; ``params`` join it."""
         text = f"url must begin with http:// or https://, got {url!r}"
@@ -105,14 +104,9 @@ def _fetched(request: Request, timeout: float) -> dict[str, Any]:
         text = content.decode(response.headers.get_content_charset("utf-8"), "replace")
     except LookupError:
         text = content.decode("utf-8", "replace")
-    return {
-        "status": "success",
-        "url": response.url,
-        "status_code": response.status,
-        "content_type": response.headers.get_content_type(),
-        "content": text,
-        "truncated": len(data) > _MOST_BYTES,
-    }
+    kind, cut = response.headers.get_content_type(), len(data) > _MOST_BYTES
+    told = {"status": "success", "url": response.url, "status_code": response.status}
+    return {**told, "content_type": kind, "content": text, "truncated": cut}
 
 
 class _Reader(HTMLParser):

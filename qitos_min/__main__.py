@@ -102,21 +102,14 @@ def no_guessing(state: WeatherState, decision: Decision, results: list[Any]) -> 
     return CriticResult("retry", "the answer is a guess", 0.2, instruction_patch=patch)
 
 
-def build_engine(*, trace_writer: Any = None, shown: bool = False) -> Engine:
-    """Return the example's engine; ``shown`` prints its steps to standard error as they go."""
+def build_engine(**settings: Any) -> Engine:
+    """Return the example's engine, with more ``settings`` of an engine."""
     tools = ToolRegistry().register(read_log).register(average).register(publish)
     planner, agents = Planner(tool_registry=tools), AgentRegistry()
     agents.register(AgentSpec("planner", "reads and reckons", planner))
     agents.register(AgentSpec("writer", "writes and publishes", Writer(tool_registry=tools)))
-    return Engine(
-        planner,
-        budget=RuntimeBudget(max_steps=12),
-        critics=[no_guessing],
-        agent_registry=agents,
-        approval_callback=lambda name, args, spec: (True, "the example approves"),
-        trace_writer=trace_writer,
-        render_hooks=[ClaudeStyleHook()] if shown else [],
-    )
+    settings.update(budget=RuntimeBudget(12), critics=[no_guessing], agent_registry=agents)
+    return Engine(planner, auto_approve=True, **settings)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -140,7 +133,8 @@ def main(argv: list[str] | None = None) -> int:
         return view(args.runs, args.output)
     try:
         writer = None if args.trace is None else TraceWriter(args.trace)
-        engine = build_engine(trace_writer=writer, shown=sys.stderr.isatty())
+        hooks = [ClaudeStyleHook()] if sys.stderr.isatty() else []
+        engine = build_engine(trace_writer=writer, render_hooks=hooks)
         text = snowl_compat.export_json(engine.run(TASK), engine=engine, indent=2)
     except ValueError as error:
         parser.exit(1, f"{parser.prog}: {error}\n")

@@ -1,8 +1,7 @@
 """Files of one folder and of nothing outside it; a failed write leaves the old content.
 
-Links and ``..`` are followed before a path is compared with the folder. A write goes to
-a new file beside the old one and is renamed under a lock that all writers of the real
-folder share, in whatever object, process or spelling.
+Links and ``..`` are followed before a path is compared with the folder. A write goes to a new
+file beside the old one, which is renamed under a lock that all writers of the real folder share.
 """
 
 from __future__ import annotations
@@ -96,8 +95,9 @@ class Folder:
     def __init__(self, root: _Name, *, protect: bool = False) -> None:
         self.root = Path(root).resolve()
         if not self.root.is_dir():
-            text = f"workspace root {os.fspath(root)!r} is not an existing folder"
-            raise NotADirectoryError(text)
+            raise NotADirectoryError(
+                f"workspace root {os.fspath(root)!r} is not an existing folder"
+            )
         self._protect = protect
 
     def find(self, name: _Name) -> Path:
@@ -131,8 +131,6 @@ class Folder:
         path = self.find(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         replaces = expected is not None or path.exists()
-        if replaces and not stat.S_ISREG(path.stat().st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(name))
         if replaces and not os.access(path, os.W_OK):
             raise OSError(errno.EACCES, "read-only file", str(name))
         with beside(path, data, path if replaces else None) as new, lock_of(path.parent):

@@ -29,9 +29,8 @@ class ResolvedArtifact:
 class FileArtifactStore:
     """A folder of artifact bodies, which is made when the first one comes.
 
-    No body may have more than ``max_artifact_bytes``; what is not a positive int is a
-    ValueError. Stores, threads and processes may share a folder: a body is written
-    beside its place and renamed, so it is there in full or not at all.
+    No body may have more than ``max_artifact_bytes``, a positive int (else ValueError). Stores,
+    threads and processes may share a folder: a body is there in full or not at all.
     """
 
     resolver_key = "file-artifact-store"  # of the references to bodies in such a store

@@ -65,9 +65,8 @@ class Processes:
         """Kill the commands that still run, and begin the next generation."""
         with self._lock:
             self.generation += 1
-            running = list(self.running)
-        for process in running:
-            _kill_tree(process)
+            for process in list(self.running):
+                _kill_tree(process)
 
 
 def _temporary() -> Any:
@@ -142,10 +141,9 @@ class HostEnv(Env):
 class WorkspaceEnv(HostEnv):
     """A private copy of the folder ``source``, which only a publication changes.
 
-    ``input_digest`` is the SHA-256 of what was copied, ``input_entries`` says what each path
-    was. Links are copied as links, pipes and devices left out. ``artifact_store`` keeps what is
-    published. NotADirectoryError when ``source`` is no existing folder, ValueError when it
-    holds the folder for temporary files.
+    ``input_digest`` is the SHA-256 of what was copied, ``input_entries`` says what each path was.
+    Links are copied as links, pipes and devices are not. ``artifact_store`` keeps publications.
+    NotADirectoryError for no existing folder, ValueError for one with the temporary files in it.
     """
 
     name = "workspace_env"

@@ -68,9 +68,8 @@ class MarkdownFileMemory(WindowMemory):
         text = str(record.content)
         # A fence is longer than any that the text itself has.
         fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`{3,}", text))])
-        lines = [f"## Step {record.step_id}: {record.role}", "", fence + "text", text, fence, ""]
-        if record.metadata:
-            lines.insert(1, f"- metadata: {record.metadata!r}")
+        head = f"## Step {record.step_id}: {record.role}\n"
+        about = f"- metadata: {record.metadata!r}\n" if record.metadata else ""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8", errors="backslashreplace") as file:
-            file.write("\n".join(lines) + "\n")
+            file.write(f"{head}{about}\n{fence}text\n{text}\n{fence}\n\n")

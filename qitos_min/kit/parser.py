@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..core.decision import Decision
+from ..engine._protocols import resolve_protocol
+from ..engine._replies import ModelError, ParseError, read_reply
 
 __all__ = ["JsonDecisionParser", "ReActTextParser", "XmlDecisionParser"]
 
@@ -26,9 +28,6 @@ class _Parser:
         A reply without one is a ``ParseError`` or ``ModelError`` for the engine, whose ``context``
         names the protocol, else a decision to wait with ``parser_feedback`` in its ``meta``.
         """
-        from ..engine._protocols import resolve_protocol
-        from ..engine._replies import ModelError, ParseError, read_reply
-
         try:
             return resolve_protocol(self.protocol).parse(read_reply(raw)).decision
         except (ModelError, ParseError) as error:

@@ -199,8 +199,7 @@ class CodingToolSet:
 class EnvToolSet:
     """Files and commands of ``runtime_context["env"]``, and never those of the host.
 
-    The environment's ``file`` operations are ``read_bytes``, ``write_bytes`` and
-    ``list_files``, its ``process`` operation is ``run``, as in ``kit.env``.
+    ``file`` operations are ``read_bytes``, ``write_bytes``, ``list_files``, ``process`` has ``run``.
     """
 
     name = "env"

@@ -84,8 +84,8 @@ class SandboxPublicationTool(BaseTool):
         need(mine, "publication_authority_mismatch", text)
         same = env.processes.generation == self._generation
         need(same, "stale_generation", "the environment was stopped after the approval")
-        same = env.input_digest == self._digest
-        need(same, "publication_input_mismatch", "the environment has another input")
+        mine = env.input_digest == self._digest
+        need(mine, "publication_input_mismatch", "the environment has another input")
         store: Any = env.artifact_store or context.get("artifact_resolver")
         works = store is not None and store.probe()
         need(works, "artifact_store_unavailable", "no artifact store that can be written")
@@ -106,8 +106,7 @@ class SandboxPublicationTool(BaseTool):
         refs = {name: self._ref(bodies[name], name, store) for name in paths}
         for name in paths:
             self._check_source(name)
-        idle = not env.processes.running
-        need(idle, "publication_workspace_busy", "the workspace is in use")
+        need(not env.processes.running, "publication_workspace_busy", "the workspace is in use")
         need(_POSIX, "publication_platform_unsupported", "publication needs a POSIX system")
         with lock_of(env.source), ExitStack() as held:
             for name, body in bodies.items():

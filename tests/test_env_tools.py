@@ -125,6 +125,7 @@ def test_no_tool_leaves_the_workspace_or_touches_what_is_protected(
             "file_edit_failed",
         ),
         ("write_file", {"path": "src", "content": ""}, "file_write_failed"),
+        ("write_file", {"path": ".", "content": ""}, "file_write_failed"),
         ("write_file", {"path": "a.txt/b", "content": ""}, "file_write_failed"),
         ("list_files", {"path": "none"}, "file_list_failed"),
         ("run_command", {"command": "exit 0", "timeout": 0}, "command_failed"),

@@ -155,6 +155,13 @@ def test_a_new_file_has_the_usual_mode(workspace):
     assert len(modes) == 1
 
 
+def test_the_folder_itself_is_not_written_beside(workspace, monkeypatch):
+    """Its neighbours are outside."""
+    monkeypatch.setattr(os, "open", lambda *args: pytest.fail(f"opened {args}"))
+    with pytest.raises(OSError, match="not a regular file"):
+        Folder(workspace).write_bytes(".", b"x")
+
+
 def test_a_file_that_changed_while_it_was_edited_is_kept(workspace):
     path = workspace / "a.txt"
     path.write_bytes(b"one\n")

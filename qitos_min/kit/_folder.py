@@ -131,6 +131,8 @@ class Folder:
         path = self.find(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         replaces = expected is not None or path.exists()
+        if replaces and not stat.S_ISREG(path.stat().st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(name))
         if replaces and not os.access(path, os.W_OK):
             raise OSError(errno.EACCES, "read-only file", str(name))
         with beside(path, data, path if replaces else None) as new, lock_of(path.parent):

@@ -199,7 +199,7 @@ class CodingToolSet:
 class EnvToolSet:
     """Files and commands of ``runtime_context["env"]``, and never those of the host.
 
-    ``file`` operations are ``read_bytes``, ``write_bytes``, ``list_files``, ``process`` has ``run``.
+    Its ``file`` has ``read_bytes``, ``write_bytes`` and ``list_files``, its ``process`` ``run``.
     """
 
     name = "env"

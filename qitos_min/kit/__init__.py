@@ -37,10 +37,7 @@ __all__ = [
 
 
 class Composition(ExitStack):
-    """An agent with all that its run needs; a context manager that closes itself.
-
-    ``close`` removes the workspace copy and temporary artifacts; it publishes nothing.
-    """
+    """An agent with all that its run needs; closing removes the copy and publishes nothing."""
 
     agent: AgentModule
     env: WorkspaceEnv

@@ -165,10 +165,7 @@ class Folder:
 
 @contextmanager
 def lock_of(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder, which ends with the process that has it.
-
-    One of 256 temporary files stands for it: folders may share one.
-    """
+    """Hold the lock of a folder, one of 256 temporary files, which ends with the process."""
     number = crc32(os.fsencode(os.path.normcase(folder))) % 256
     user = getattr(os, "getuid", int)()  # nobody can write to another user's file
     with open(Path(tempfile.gettempdir()) / f"qitos-{user}-{number}.lock", "ab") as file:

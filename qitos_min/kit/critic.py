@@ -42,10 +42,7 @@ class SelfReflectionCritic(Critic):
 
 
 class ReActSelfReflectionCritic(SelfReflectionCritic):
-    """Writes what went wrong to ``state.metadata["self_reflections"]``, and asks again.
-
-    Any result with an ``error`` counts, also what a tool itself calls so.
-    """
+    """Writes what went wrong to ``state.metadata["self_reflections"]``, and asks again."""
 
     def evaluate(self, state: Any, decision: Any, results: list[Any]) -> CriticResult:
         said = _error_in(results)
@@ -65,10 +62,7 @@ def self_reflection_critic(state: Any, decision: Any, results: list[Any]) -> Cri
 
 @dataclass(eq=False)
 class ScoreCritic(Critic):
-    """Stops the run when the state's score falls below a threshold.
-
-    The score is ``state.metrics["score"]``; a state without one passes.
-    """
+    """Stops the run when ``state.metrics["score"]`` falls below a threshold; none passes."""
 
     threshold: float = 0.5
 

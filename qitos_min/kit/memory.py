@@ -54,8 +54,7 @@ class WindowMemory(_Window, Memory):
 class MarkdownFileMemory(WindowMemory):
     """Writes each record to a Markdown file too, which no run ever shortens.
 
-    The folder of ``path`` is made with the first record; ``max_in_memory`` records are
-    kept for ``retrieve``. An ``OSError`` comes out of ``append``.
+    ``max_in_memory`` records are kept for ``retrieve``. An ``OSError`` comes out of ``append``.
     """
 
     def __init__(self, path: str | Path = "memory.md", max_in_memory: int = 200) -> None:

@@ -34,8 +34,7 @@ _TRIES = 200
 def file_tool(verb: str, *, ops: str | None = None) -> Callable[[Any], FunctionTool]:
     """``function_tool`` for a method whose first parameter names a file, or is a command.
 
-    What could not be carried out is an error result: ``file_<verb>_failed`` or ``command_failed``
-    unless the refusal has a code of its own.
+    What could not be carried out is an error result: ``file_<verb>_failed`` without a code.
     """
     traits = {**_TRAITS[verb], "required_ops": [ops] if ops else []}
     failing = "command_failed" if verb == "run" else f"file_{verb}_failed"

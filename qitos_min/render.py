@@ -84,7 +84,6 @@ class ClaudeStyleHook(EngineHook):
         return f"-> {self._short(result)}", _GOOD
 
     def _short(self, value: Any) -> str:
-        """A value on one line."""
         if not isinstance(value, str):
             return brief(value, self.max_preview_chars)
         return shortened(" ".join(value.split()), self.max_preview_chars)

@@ -23,6 +23,7 @@ from ._folder import Folder
 __all__ = ["HostEnv", "Processes", "WorkspaceEnv", "entry_of"]
 
 _MAX_OUTPUT = 1_000_000  # characters of each stream that are kept, from both its ends
+_TEXT: dict[str, Any] = {"mode": "w+", "encoding": "utf-8", "errors": "replace"}
 _MAX_WRITTEN = 100_000_000  # bytes of each stream after which a command is killed
 
 
@@ -45,7 +46,7 @@ class Processes:
         if not (is_number(timeout) and 0 < timeout < float("inf")):
             raise ValueError(f"timeout must be a number of seconds above 0, got {timeout!r}")
         # No pipes: a child that outlives its shell would keep them open.
-        with _temporary() as out, _temporary() as err:
+        with tempfile.TemporaryFile(**_TEXT) as out, tempfile.TemporaryFile(**_TEXT) as err:
             where: dict[str, Any] = {"cwd": self._root, "stdin": subprocess.DEVNULL}
             where.update(stdout=out, stderr=err, start_new_session=True)  # to be killed as one
             with self._lock:
@@ -56,10 +57,15 @@ class Processes:
             finally:
                 _kill_tree(process)
                 self.running.discard(process)
-            (stdout, cut), (stderr, cut_too) = map(_printed, (out, err))
+            printed = []
+            for stream in (out, err):
+                stream.seek(0)
+                printed.append(stream.read(_MAX_WRITTEN))
         status = "error" if fault else "partial" if process.returncode else "success"
         told = {"status": status, "command": command, **fault, "returncode": process.returncode}
-        return {**told, "stdout": stdout, "stderr": stderr, "truncated": cut or cut_too}
+        stdout, stderr = (shortened(text, _MAX_OUTPUT) for text in printed)
+        cut = any(len(text) > _MAX_OUTPUT for text in printed)
+        return {**told, "stdout": stdout, "stderr": stderr, "truncated": cut}
 
     def stop(self) -> None:
         """Kill the commands that still run, and begin the next generation."""
@@ -67,17 +73,6 @@ class Processes:
             self.generation += 1
             for process in list(self.running):
                 _kill_tree(process)
-
-
-def _temporary() -> Any:
-    return tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
-
-
-def _printed(stream: Any) -> tuple[str, bool]:
-    """What a command wrote, of much only the ends, and whether that was cut."""
-    stream.seek(0)
-    text = stream.read(_MAX_WRITTEN)
-    return shortened(text, _MAX_OUTPUT), len(text) > _MAX_OUTPUT
 
 
 def _wait(process: Any, timeout: float, outputs: tuple[Any, ...]) -> dict[str, Any]:

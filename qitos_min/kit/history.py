@@ -1,6 +1,4 @@
 """Histories to choose from, where QitOS has them."""
 
-from ..core.history import History, HistoryMessage
-from .memory import WindowHistory
-
-__all__ = ["History", "HistoryMessage", "WindowHistory"]
+from ..core.history import History as History, HistoryMessage as HistoryMessage
+from .memory import WindowHistory as WindowHistory

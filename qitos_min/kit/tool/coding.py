@@ -97,8 +97,8 @@ class CodingToolSet:
         expected_sha256: _Digest = None,
     ) -> ToolResult:
         """Replace a text that occurs once in a file, or every occurrence of it."""
-        options = old_string, new_string, replace_all, expected_sha256
-        return changed(self._files, file_path, edited, *options)
+        more = replace_all, expected_sha256
+        return changed(self._files, file_path, edited, old_string, new_string, *more)
 
     @file_tool("read")
     def view(self, path: _Path, view_range: _Range = None) -> ToolResult:
@@ -127,8 +127,7 @@ class CodingToolSet:
     @file_tool("edit")
     def insert(self, path: _Path, insert_line: int, new_str: str) -> ToolResult:
         """Insert lines of text behind the line ``insert_line`` of a file, or (0) before all."""
-        where = insert_line + 1, insert_line
-        return changed(self._files, path, with_lines, *where, new_str)
+        return changed(self._files, path, with_lines, insert_line + 1, insert_line, new_str)
 
     @file_tool("edit")
     def replace_lines(
@@ -259,7 +258,6 @@ class EnvToolSet:
 
 
 def _ops(context: _Context, group: str) -> Any:
-    """The environment's operations of a group."""
     env = (context or {}).get("env")
     ops = None if env is None else env.get_ops(group)
     text = f"this tool needs an environment with {group!r} operations"

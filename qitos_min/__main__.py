@@ -2,8 +2,8 @@
 
 ``python -m qitos_min view RUN`` makes a page of a run that was kept, this one or any
 other; ``python -m qitos_min show RUN`` shows it in a terminal.
-A planner reads a weather log, a critic sends a guess back once, and a writer
-takes over to publish the report, which needs approval. No model, no network.
+A planner reads a weather log, a critic sends a guess back once, and a writer takes over to
+publish the report, which needs approval. No model, no network.
 """
 
 from __future__ import annotations

@@ -55,9 +55,8 @@ def compose(
 ) -> Composition:
     """Compose ``agent`` with a private copy of the folder ``workspace``.
 
-    Until it is closed, ``agent.config["artifact_resolver"]`` is the artifact store:
-    the one of ``runtime``, or a temporary one. ``engine_options`` go to ``Engine``.
-    NotADirectoryError when ``workspace`` is no existing folder, TypeError for unknown options.
+    Until it is closed, ``agent.config["artifact_resolver"]`` is the artifact store of ``runtime``
+    or a temporary one. NotADirectoryError for no existing folder, TypeError for unknown options.
     """
     made = Composition()
     with ExitStack() as undo:

@@ -88,8 +88,7 @@ class Folder:
     """The file operations of one folder, which must exist (NotADirectoryError).
 
     A ``name`` is relative to the folder, or absolute and inside it; ``protect`` keeps ``.git``,
-    ``.env`` and so on out of reach. Operations raise ``FileRefusal`` (``stale_file``, with
-    ``protect`` ``path_outside_workspace`` and ``protected_path``), and OSError as the system does.
+    ``.env`` and so on out of reach. Operations raise ``FileRefusal`` and OSError.
     """
 
     def __init__(self, root: _Name, *, protect: bool = False) -> None:

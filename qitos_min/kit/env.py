@@ -39,9 +39,8 @@ class Processes:
     def run(self, command: str, timeout: float = 30) -> dict[str, Any]:
         """Run a shell command; after ``timeout`` seconds or 100 MB it is killed with its children.
 
-        Returns ``status`` (``success``; ``partial`` for another exit status than 0; ``error``
-        with ``error`` and perhaps ``timed_out``), ``command``, ``returncode``, ``stdout``,
-        ``stderr``, ``truncated``. ValueError for a ``timeout`` that is no number above 0.
+        Returns ``status`` (``success``, ``partial`` if it failed, ``error`` with ``error`` and maybe
+        ``timed_out``), ``command``, ``returncode``, ``stdout``, ``stderr``, ``truncated``.
         """
         if not (is_number(timeout) and 0 < timeout < float("inf")):
             raise ValueError(f"timeout must be a number of seconds above 0, got {timeout!r}")

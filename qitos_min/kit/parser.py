@@ -25,8 +25,8 @@ class _Parser:
     def parse(self, raw: Any, context: Mapping[str, Any] | None = None) -> Decision:
         """The decision in a reply: text, or a response of the chat API.
 
-        A reply without one is a ``ParseError`` or ``ModelError`` for the engine, whose ``context``
-        names the protocol, else a decision to wait with ``parser_feedback`` in its ``meta``.
+        One without is an error for the engine, whose ``context`` names the protocol, else a
+        decision to wait with ``parser_feedback`` in its ``meta``.
         """
         try:
             return resolve_protocol(self.protocol).parse(read_reply(raw)).decision

@@ -18,8 +18,7 @@ _NUMBERED = re.compile(r"^[ \t]*\d+[.)][ \t]+(.*\S)", re.MULTILINE)
 
 
 def format_action(action: Any) -> str:
-    """An ``Action``, or a dict with ``name``, ``tool`` or ``action`` and ``args`` or
-    ``arguments``, as ``name(key=value, ...)``; anything else by ``str``."""
+    """An ``Action``, or a dict that stands for one, as ``name(key=value, ...)``."""
     if not isinstance(action, (Action, dict)):
         return str(action)
     name = action.get("name") or action.get("tool") or action.get("action") or ""

@@ -70,10 +70,9 @@ def read(files: Any, name: str, offset: int, limit: int, first: int = 0) -> Tool
     shown = enumerate(lines[start : start + limit], start + 1)
     more = start + limit < len(lines)
     receipt = {"offset": start, "limit": limit, "total_lines": len(lines), "has_more": more}
-    known: dict[str, Any] = {"path": name, "sha256": _sha256(data)}
-    known["selection_receipt"] = {**receipt, "truncated": more}
+    known = {"sha256": _sha256(data), "selection_receipt": {**receipt, "truncated": more}}
     text = "\n".join(f"{number}\t{line}" for number, line in shown)
-    return ToolResult(output=text, metadata=known)
+    return ToolResult(output=text, metadata={"path": name, **known})
 
 
 def changed(files: Any, name: str, change: Callable[..., Any], *args: Any) -> ToolResult:

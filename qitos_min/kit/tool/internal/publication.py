@@ -84,8 +84,8 @@ class SandboxPublicationTool(BaseTool):
         need(mine, "publication_authority_mismatch", text)
         same = env.processes.generation == self._generation
         need(same, "stale_generation", "the environment was stopped after the approval")
-        mine = env.input_digest == self._digest
-        need(mine, "publication_input_mismatch", "the environment has another input")
+        same = env.input_digest == self._digest
+        need(same, "publication_input_mismatch", "the environment has another input")
         store: Any = env.artifact_store or context.get("artifact_resolver")
         works = store is not None and store.probe()
         need(works, "artifact_store_unavailable", "no artifact store that can be written")

@@ -52,7 +52,7 @@ class WindowMemory(_Window, Memory):
 
 
 class MarkdownFileMemory(WindowMemory):
-    """Writes each record to a Markdown file too, which no run ever shortens (else OSError)."""
+    """Writes each record to a Markdown file too, which no run ever shortens."""
 
     def __init__(self, path: str | Path = "memory.md", max_in_memory: int = 200) -> None:
         super().__init__(max_in_memory)

@@ -80,7 +80,7 @@ def test_values_json_cannot_hold_do_not_stop_a_request():
 
 
 RETRIED = {
-    "429": (Reply({"error": {"message": "slow"}}, 429), "HTTP 429 from {url}: slow"),
+    "429": (Reply("slow", 429), "HTTP 429 from {url}: slow"),
     "408": (Reply("late", 408), "HTTP 408 from {url}: late"),
     "500": (Reply("boom", 500), "HTTP 500 from {url}: boom"),
     "503 without text": (Reply("", 503), "HTTP 503 from {url}: Service Unavailable"),
@@ -206,17 +206,16 @@ def test_retry_after_is_followed_within_limits(header, low, high, status):
 FINAL = {
     "message of the API": (
         Reply({"error": {"message": "no such model", "code": "x"}}, 404),
-        "HTTP 404 from {url}: no such model",
+        'HTTP 404 from {url}: {{"error": {{"message": "no such model", "code": "x"}}}}',
     ),
     "other error object": (
         Reply({"detail": [{"msg": "field required"}]}, 422),
         'HTTP 422 from {url}: {{"detail": [{{"msg": "field required"}}]}}',
     ),
-    "error as text": (Reply({"error": "bad"}, 400), "HTTP 400 from {url}: bad"),
     "html": (Reply("<h1>no</h1>", 403), "HTTP 403 from {url}: <h1>no</h1>"),
     "key repeated": (
         Reply({"error": {"message": f"Incorrect API key {KEY}"}}, 401),
-        "HTTP 401 from {url}: Incorrect API key [api key]",
+        'HTTP 401 from {url}: {{"error": {{"message": "Incorrect API key [api key]"}}}}',
     ),
     "key repeated at the cut": (
         Reply("x" * 290 + KEY, 401),
@@ -228,12 +227,7 @@ FINAL = {
         "'text/plain; charset=utf-8', it starts with '<p>[api key]</p>'",
     ),
     "error without a message": (Reply(b"\xff", 400), "HTTP 400 from {url}: \ufffd"),
-    "error body cut short": (
-        Reply(b"half", 400, missing=9),
-        "HTTP 400 from {url}: Bad Request",
-    ),
     "long error": (Reply("x" * 9999, 400), "HTTP 400 from {url}: " + "x" * 300),
-    "endless error": (Reply("x" * 70000, 400), "HTTP 400 from {url}: Bad Request"),
     "error with status 200": (
         Reply({"error": {"message": "overloaded"}}),
         "{url} answered with an error: overloaded",
@@ -325,7 +319,7 @@ def test_proxy_settings_do_not_hide_the_callers_own_machine(monkeypatch):
         assert make(server).call_raw(ASK) == chat("hi")
 
 
-SHAPE = "base_url must be http(s)://host[:port][/path]"
+SHAPE = "base_url must be http(s)://host[:port][/path] without user, query or fragment"
 
 
 @pytest.mark.parametrize(
@@ -360,14 +354,14 @@ SHAPE = "base_url must be http(s)://host[:port][/path]"
         ({"base_url": "http://[::1"}, f"{SHAPE}, got 'http://[::1'"),
         (
             {"base_url": "http://me:secret@h/v1"},
-            f"{SHAPE} without a user name or password, use api_key",
+            SHAPE,
         ),
         ({"base_url": "me:secret@h/v1"}, SHAPE),
         (
             {"base_url": "http://h/v1?key=secret"},
-            f"{SHAPE} without a query or fragment",
+            SHAPE,
         ),
-        ({"base_url": "http://h/v1#x"}, f"{SHAPE} without a query or fragment"),
+        ({"base_url": "http://h/v1#x"}, SHAPE),
         ({"api_key": 5}, "api_key must be text or None, got int"),
         ({"api_key": b"se"}, "api_key must be text or None, got bytes"),
     ]

@@ -221,7 +221,6 @@ XML_REPLIES = {
         '<think>t</think><action name="a"><arg name="x">1</arg></action>',
         act(("a", {"x": "1"})),
     ),
-    "a call": ("<action>a(x=1, y='&lt;')</action>", act(("a", {"x": 1, "y": "<"}))),
     "an answer": ("<decision><think>t</think><final>42</final></decision>", final("42", "t")),
     "an answer alone": ("So: <final_answer>42</final_answer>", final("42")),
     "no mode": ("<decision><final_answer>42</final_answer></decision>", final("42")),

@@ -21,7 +21,7 @@ from ._replies import (
     ModelError,
     ModelReply,
     ParseError,
-    reply_in,
+    read_reply,
     response_of,
     usage_of,
 )
@@ -78,10 +78,10 @@ def _call(run: Run, messages: list[dict[str, Any]], tools: Any) -> ModelReply:
     raw = response_of(run.foreign(ErrorCategory.MODEL, lambda: ask(sent, **options)))
     run.stamp()
     # A reply is paid for before anybody knows whether it can be used.
-    run.charge(usage_of(raw)["total_tokens"])
+    run.charge(usage_of(raw))
     run.record.model_response = raw
     run.emit(RuntimePhase.DECIDE, stage="model_output", raw_output=raw)
-    reply = reply_in(raw)
+    reply = read_reply(raw)
     run.record.native_tool_call_used = bool(reply.tool_calls)
     return reply
 

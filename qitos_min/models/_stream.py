@@ -6,9 +6,9 @@ import json
 import re
 from typing import Any
 
-__all__ = ["is_stream", "response_from_events"]
+from ..engine._replies import objects
 
-_Object = dict[str, Any]
+__all__ = ["is_stream", "response_from_events"]
 
 
 def is_stream(data: bytes, kind: str) -> bool:
@@ -19,67 +19,52 @@ def is_stream(data: bytes, kind: str) -> bool:
     return "event-stream" in kind or start.startswith((b"data:", b"event:", b": "))
 
 
-def response_from_events(data: bytes) -> _Object | None:
+def response_from_events(data: bytes) -> dict[str, Any] | None:
     """The response in the events, None when it breaks off; ValueError for what is not JSON."""
-    response: _Object = {}
-    choice: _Object = {"index": 0, "finish_reason": None}
-    message: _Object = {"role": "assistant"}
-    calls: list[_Object] = []
-    done = False
-    lines = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
-    for text in re.findall(r"^\ufeff?data:[ \t]*(\S.*)", lines, re.MULTILINE):
-        if done := text.strip() == "[DONE]":
+    response: dict[str, Any] = {}
+    choice: dict[str, Any] = {"index": 0, "finish_reason": None}
+    message: dict[str, Any] = {"role": "assistant"}
+    lines = data.decode("utf-8-sig", "replace").replace("\r", "\n")
+    for text in re.findall(r"^data:[ \t]*(\S.*)", lines, re.MULTILINE):
+        if text.strip() == "[DONE]":
+            choice["finish_reason"] = choice["finish_reason"] or "stop"
             break
-        chunk = _object(json.loads(text))
-        response |= {k: v for k, v in chunk.items() if k != "choices" and v is not None}
-        for part in _objects(chunk.get("choices")):
-            if part.get("index") in (0, None):
-                kept = ("finish_reason", "usage", "error")
-                choice |= {k: part[k] for k in kept if part.get(k) is not None}
-                _take(_object(part.get("delta") or part.get("message")), message, calls)
-    if calls:
-        message["tool_calls"] = [{k: v for k, v in c.items() if k != "place"} for c in calls]
+        for chunk in objects(json.loads(text)):
+            response |= {k: v for k, v in chunk.items() if k != "choices" and v is not None}
+            for part in objects(chunk.get("choices")):
+                if part.get("index") in (0, None):
+                    kept = ("finish_reason", "usage", "error")
+                    choice |= {k: part[k] for k in kept if part.get(k) is not None}
+                    for delta in objects(part.get("delta") or part.get("message")):
+                        _grow(message, delta)
     if response.get("error"):
         return response
-    if not done and choice["finish_reason"] is None:
+    if choice["finish_reason"] is None:
         return None
     return {**response, "choices": [{**choice, "message": message}]}
 
 
-def _object(value: object) -> _Object:
-    return value if isinstance(value, dict) else {}
-
-
-def _objects(value: object) -> list[_Object]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _take(delta: _Object, message: _Object, calls: list[_Object]) -> None:
-    """Add what a chunk brings to the message and its calls."""
-    _grow(message, {k: v for k, v in delta.items() if k not in ("role", "tool_calls")})
-    for piece in _objects(delta.get("tool_calls")):
-        place, call_id = piece.get("index"), piece.get("id")
-        function = _object(piece.get("function"))
-        # Its index, its id or its name tells a call from the others.
-        known = [
-            call
-            for call in calls
-            if call["place"] == place and (not call_id or call.get("id") in (None, call_id))
-        ]
-        if not known or (place is None and not call_id and function.get("name")):
-            known = [{"place": place, "type": "function", "function": {}}]
-            calls += known
-        known[-1].update({key: piece[key] for key in ("id", "type") if piece.get(key)})
-        _grow(known[-1]["function"], function)
-
-
-def _grow(target: _Object, pieces: _Object) -> None:
-    """Join texts and lists of pieces; any other value replaces the one before."""
-    for name, value in pieces.items():
-        held = target.get(name)
-        joins = type(held) is type(value) and isinstance(value, (str, list))
-        # A name comes whole: servers that repeat it mean the same call.
-        if joins and not (name == "name" and held == value):
-            target[name] = held + value
+def _grow(message: dict[str, Any], delta: dict[str, Any]) -> None:
+    """Add what a chunk brings: texts are joined, any other value replaces the one before."""
+    for name, value in delta.items():
+        held = message.get(name)
+        if name == "tool_calls":
+            for piece in objects(value):
+                _grow_calls(message.setdefault(name, []), piece)
+        elif isinstance(held, str) and isinstance(value, str) and name != "role":
+            message[name] = held + value
         elif value is not None:
-            target[name] = value
+            message[name] = value
+
+
+def _grow_calls(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
+    """Add a piece to its call: its index, its id or its name tells it from the others."""
+    place, own = piece.get("index"), piece.get("id")
+    function = (objects(piece.get("function")) or [{}])[0]
+    known = [call for call in calls if call["index"] == place and own in (None, "", call["id"])]
+    if not known or (place is None and not own and function.get("name")):
+        new = {"name": function.get("name"), "arguments": ""}
+        known = [{"index": place, "id": own, "type": "function", "function": new}]
+        calls += known
+    if isinstance(function.get("arguments"), str):
+        known[-1]["function"]["arguments"] += function["arguments"]

@@ -9,27 +9,26 @@ import re
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPResponse, IncompleteRead
 from typing import Any, NamedTuple
-from urllib.error import HTTPError, URLError
+from urllib.error import URLError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
+from urllib.request import HTTPErrorProcessor, ProxyHandler, Request, build_opener
 
 from .. import __version__
 from ..core._json import dumps
 from ..engine._protocols import resolve_protocol
-from ..engine._replies import ModelError, read_reply, server_error
+from ..engine._replies import ModelError, may_pass, read_reply, server_error
 from ._stream import is_stream, response_from_events
 from .base import Model
 
 __all__ = ["OpenAICompatibleModel"]
 
-_MAX_REPLY, _MAX_ERROR, _MAX_SHOWN = 16 * 1024 * 1024, 64 * 1024, 300
+_MAX_REPLY, _MAX_SHOWN = 16 * 1024 * 1024, 300
 _FIRST_WAIT_S, _MAX_BACKOFF_S, _MAX_RETRY_AFTER_S = 0.5, 8.0, 60.0
 _URL = re.compile(
-    r"https?://(\[[0-9A-Fa-f:.]+\]|[\w-]+(\.[\w-]+)*\.?)(:(?P<port>[0-9]{1,5}))?(/[!-~]*)?",
+    r"""https?://(\[[0-9A-Fa-f:.]+\]|[\w-]+(\.[\w-]+)*\.?)(:(?P<port>[0-9]{1,5}))?(/[!"$->@-~]*)?""",
     re.ASCII,
 )
 
@@ -118,12 +117,7 @@ class OpenAICompatibleModel(Model):
         end = time.monotonic() + self.timeout_s
         try:
             with self._send(body, self.timeout_s) as response:
-                data = _read(response, end, _MAX_REPLY)
-                kind = response.headers.get("Content-Type") or "none"
-                wait_s = _retry_after(response.headers.get("Retry-After"))
-        except HTTPError as error:
-            with error:
-                return self._refused(error, end)
+                data = _read(response, end)
         except (OSError, HTTPException) as error:
             reason = error.reason if isinstance(error, URLError) else error
             if isinstance(reason, ssl.SSLError):
@@ -137,50 +131,35 @@ class OpenAICompatibleModel(Model):
             return _Failure(text, retry=True)
         if data is None:
             return _Failure(f"the reply of {self._url} exceeds {_MAX_REPLY} bytes")
-        return self._decoded(data, kind, wait_s)
+        return self._outcome(response, data)
 
-    def _decoded(self, data: bytes, kind: str, wait_s: float | None) -> dict[str, Any] | _Failure:
+    def _outcome(self, response: HTTPResponse, data: bytes) -> dict[str, Any] | _Failure:
+        headers, status = response.headers, response.status
+        wait_s = _retry_after(headers.get("Retry-After") or "")
+        text = self._said(data.decode("utf-8", "replace"))
+        if status >= 300:
+            text = text or response.reason
+            if status < 400:
+                target = self._said(headers.get("Location") or "")
+                text = f"redirects are not followed, this one leads to {target!r}"
+            return _Failure(f"HTTP {status} from {self._url}: {text}", may_pass(status), wait_s)
+        kind = headers.get("Content-Type") or "none"
         streamed = is_stream(data, kind)
         try:
-            response = response_from_events(data) if streamed else json.loads(data)
+            found = response_from_events(data) if streamed else json.loads(data)
         except (ValueError, RecursionError) as error:
-            known = "json" in kind or streamed
-            why = error if known else f"its content type is {self._said(kind)!r}"
-            start = self._said(data.decode("utf-8", "replace"))
-            text = f"the reply of {self._url} is not JSON: {why}, it starts with {start!r}"
-            return _Failure(text)
-        if streamed and response is None:
+            why = error if "json" in kind or streamed else f"its content type is {kind!r}"
+            return _Failure(f"the reply of {self._url} is not JSON: {why}, it starts with {text!r}")
+        if streamed and found is None:
             return _Failure(f"the stream of {self._url} broke off", True, wait_s)
-        if not isinstance(response, dict):
-            kind = type(response).__name__
+        if not isinstance(found, dict):
+            kind = type(found).__name__
             return _Failure(f"the reply of {self._url} is {kind}, expected an object")
-        found = None if response.get("choices") else server_error(response)
-        if found is None:
-            return response
-        status = f" {found.status}" if found.status else ""
-        said = f"{self._url} answered with an error{status}: {self._said(found.message)}"
-        return _Failure(said, found.passing, wait_s)
-
-    def _refused(self, error: HTTPError, end: float) -> _Failure:
-        """What an HTTP status other than success means, with ``error.message`` or the body."""
-        try:
-            body = _read(error, end, _MAX_ERROR) or b""
-        except (OSError, HTTPException):
-            body = b""
-        try:
-            value = json.loads(body)
-            value = value.get("error", value) if isinstance(value, dict) else value
-            found = value.get("message") if isinstance(value, dict) else value
-            said = found if isinstance(found, str) else dumps(value)
-        except (ValueError, RecursionError):
-            said = body.decode("utf-8", "replace")
-        said = self._said(said or str(error.reason) or "no message")
-        if 300 <= error.code < 400:
-            target = self._said(error.headers.get("Location") or "")
-            said = f"redirects are not followed, this one leads to {target!r}"
-        passing = error.code in (408, 429) or error.code >= 500
-        wait_s = _retry_after(error.headers.get("Retry-After"))
-        return _Failure(f"HTTP {error.code} from {self._url}: {said}", passing, wait_s)
+        fault = None if found.get("choices") else server_error(found)
+        if fault is None:
+            return found
+        text = f"{self._url} answered with {self._said(fault.message)}"
+        return _Failure(text, fault.passing, wait_s)
 
 
 class _Failure(NamedTuple):
@@ -189,13 +168,17 @@ class _Failure(NamedTuple):
     wait_s: float | None = None  # the seconds the server asked for
 
 
-class _NoRedirect(HTTPRedirectHandler):
-    def redirect_request(self, *args: Any) -> None:
-        """Never: urllib would send the headers, and so the key, to the new address."""
+class _AnyStatus(HTTPErrorProcessor):
+    """Every answer is a response: urllib would send the key on to where a redirect leads."""
+
+    def http_response(self, request: Request, response: Any) -> Any:
+        return response
+
+    https_response = http_response
 
 
 def _keyed(
-    key: str | None, url: str
+    key: str, url: str
 ) -> tuple[Callable[[bytes, float], HTTPResponse], Callable[[str], str]]:
     """A function that sends a request, and one for the start of a text without the key.
 
@@ -203,15 +186,12 @@ def _keyed(
     """
     # A proxy cannot reach the caller's own machine.
     local = urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
-    opener = build_opener(_NoRedirect(), *([ProxyHandler({})] if local else []))
+    opener = build_opener(_AnyStatus(), *([ProxyHandler({})] if local else []))
     headers = {"Content-Type": "application/json", "User-Agent": f"qitos-min/{__version__}"}
 
     def send(body: bytes, timeout_s: float) -> HTTPResponse:
-        request = Request(url, body, headers)
-        if key:
-            request.add_unredirected_header("Authorization", f"Bearer {key}")
-        response: HTTPResponse = opener.open(request, timeout=timeout_s)
-        return response
+        own = {"Authorization": f"Bearer {key}"} if key else {}
+        return opener.open(Request(url, body, {**headers, **own}), timeout=timeout_s)
 
     def said(text: str) -> str:
         return (text.replace(key, "[api key]") if key else text).strip()[:_MAX_SHOWN]
@@ -219,62 +199,53 @@ def _keyed(
     return send, said
 
 
-def _checked_key(key: object) -> str | None:
+def _checked_key(key: object) -> str:
     """The key without surrounding blanks; the errors never show it."""
     if key is not None and not isinstance(key, str):
         raise ValueError(f"api_key must be text or None, got {type(key).__name__}")
     key = (key or "").strip()
-    if not key.isascii() or (key and not key.isprintable()):
+    if not key.isascii() or not key.isprintable():
         raise ValueError("api_key must be one line of printable ASCII characters")
     if key.startswith(("http://", "https://")):
         raise ValueError("api_key is an address; give that as base_url=")
-    return key or None
+    return key
 
 
 def _checked_url(url: object) -> str:
     """``url`` without a trailing slash; the errors show no part that may be secret."""
-    wrong = "base_url must be http(s)://host[:port][/path]"
+    wrong = "base_url must be http(s)://host[:port][/path] without user, query or fragment"
     if url is None:
         raise ValueError(f"{wrong}; neither it nor OPENAI_BASE_URL is given")
-    if not isinstance(url, str):
-        raise ValueError(f"{wrong}, got {type(url).__name__}")
-    if "@" in url.partition("//")[2].partition("/")[0]:
-        raise ValueError(f"{wrong} without a user name or password, use api_key")
-    if "?" in url or "#" in url:
-        raise ValueError(f"{wrong} without a query or fragment")
-    found = _URL.fullmatch(url)
-    if found is None or not 0 < int(found["port"] or 1) < 65536:
-        raise ValueError(wrong if "@" in url else f"{wrong}, got {url!r}")
-    return url.rstrip("/")
+    found = _URL.fullmatch(url) if isinstance(url, str) else None
+    if found and 0 < int(found["port"] or 1) < 65536:
+        return found[0].rstrip("/")
+    got = repr(url) if isinstance(url, str) else type(url).__name__
+    raise ValueError(wrong if re.search("[@?#]", got) else f"{wrong}, got {got}")
 
 
-def _read(response: HTTPResponse | HTTPError, end: float, limit: int) -> bytes | None:
-    """The body; None if longer than ``limit``. Raises TimeoutError and IncompleteRead."""
-    declared = response.headers.get("Content-Length", "")
-    expected = int(declared) if re.fullmatch("[0-9]{1,15}", declared) else 0
-    if expected > limit:
-        return None
+def _read(response: HTTPResponse, end: float) -> bytes | None:
+    """The body; None if it is too long. Raises TimeoutError and IncompleteRead."""
     data = bytearray()
     # read1 returns what is there, so that a dripping server meets the deadline.
     while chunk := response.read1(65536):
         data += chunk
-        if len(data) > limit:
+        if len(data) > _MAX_REPLY:
             return None
-        if time.monotonic() > end and len(data) != expected:
+        if time.monotonic() > end:
             raise TimeoutError
-    if len(data) < expected:
-        raise IncompleteRead(b"", expected - len(data))
+    declared = response.headers.get("Content-Length", "")
+    if declared.isdecimal() and len(data) < int(declared):
+        raise IncompleteRead(b"")
     return bytes(data)
 
 
-def _retry_after(text: str | None) -> float | None:
+def _retry_after(text: str) -> float | None:
     """The seconds in a Retry-After header (a number or an HTTP date), 0 to 60."""
-    if re.fullmatch(r"\s*[0-9]+(\.[0-9]+)?\s*", text or ""):
-        return min(float(text or 0), _MAX_RETRY_AFTER_S)
     try:
-        moment = parsedate_to_datetime(text or "")
+        if re.fullmatch(r"\s*[0-9]+(\.[0-9]+)?\s*", text):
+            wait_s = float(text)
+        else:
+            wait_s = parsedate_to_datetime(text).timestamp() - time.time()
     except (TypeError, ValueError, OverflowError):
         return None
-    now = datetime.now(timezone.utc)
-    wait = (moment.replace(tzinfo=moment.tzinfo or timezone.utc) - now).total_seconds()
-    return min(max(wait, 0.0), _MAX_RETRY_AFTER_S)
+    return min(max(wait_s, 0.0), _MAX_RETRY_AFTER_S)

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
-from ..core._foreign import guarded
 from ..core._json import dumps
 from ..core.decision import Decision
 from ..core.errors import ErrorCategory
 from ..core.history import HistoryMessage
 from ..core.tool import ToolSpec
 from ._conversation import conversation
-from ._handoff import last_rounds
+from ._handoff import last_rounds, rounds_of
 from ._plain import plain
 from ._protocols import Parsed, give_types
-from ._replies import (
-    CutReplyError,
-    EmptyReplyError,
-    ModelError,
-    ModelReply,
-    ParseError,
-    read_reply,
-    response_of,
-    usage_of,
-)
+from ._replies import CutReplyError, EmptyReplyError, ModelError, ModelReply, ParseError
+from ._replies import read_reply, response_of, usage_of
 from ._run import Run
+from .hooks import taken
 from .states import RuntimePhase
 
 
@@ -45,6 +36,7 @@ def decide_with_model(run: Run) -> tuple[Decision, str]:
     run.record.protocol_id = seat.protocol.id
     run.emit(RuntimePhase.DECIDE, stage="model_input", messages=plain(messages))
     for last in (False, True):
+        run.record.parser_fallback_used = last
         said = ""
         try:
             try:
@@ -53,6 +45,7 @@ def decide_with_model(run: Run) -> tuple[Decision, str]:
                 reply = _call(run, messages, tools)
             said = reply.text.strip()
             parsed = _parsed(run, reply)
+            break
         except (ParseError, CutReplyError) as error:
             said = said or "(a reply that cannot be read)"
             run.record.parser_attempts.append({"error": str(error), "text": said})
@@ -62,9 +55,6 @@ def decide_with_model(run: Run) -> tuple[Decision, str]:
             if isinstance(error, CutReplyError):
                 again += " Keep it short."
             messages += [{"role": "assistant", "content": said}, {"role": "user", "content": again}]
-        else:
-            run.record.parser_fallback_used = last
-            break
     give_types(parsed.decision, specs)
     return parsed.decision, parsed.said
 
@@ -106,13 +96,10 @@ def _read(run: Run, reply: ModelReply) -> Parsed:
         return protocol.parse(reply, called=called)
     run.record.parser_selected = type(parser).__name__
     parse = getattr(parser, "parse", parser)
-    signature, _ = guarded(inspect.signature, parse)
-    named = {} if signature is None else signature.parameters
-    options: dict[str, Any] = {}
-    if "context" in named or any(p.kind is p.VAR_KEYWORD for p in named.values()):
-        options["context"] = {"protocol": protocol.id, "step": run.step_id}
+    context = {"protocol": protocol.id, "step": run.step_id}
     try:
-        return Parsed(parse(reply.text, **options), reply.text, False)
+        options = {"context": context} if taken(parse, ["context"]) else {}
+        return Parsed(parse(reply.text, **options), reply.text)
     except ValueError as error:
         raise ParseError(str(error)) from error
 
@@ -139,21 +126,17 @@ def _messages(run: Run, specs: list[ToolSpec], write: Any) -> list[dict[str, Any
 
 
 def _remembered(run: Run) -> list[HistoryMessage]:
-    """The messages that the context and the history policy leave.
-
-    Results stay with their calls: a policy counts and chooses the rounds' first messages.
-    """
-    policy, rounds = run.engine.history_policy, run.engine.context_config.max_history_rounds
-    messages = last_rounds(run.messages, rounds)
-    window = getattr(policy, "step_window", None)
-    if window:
-        messages = [m for m in messages if m.step_id > run.step_id - window]
+    """The messages that the context and the history policy leave; whole rounds go at a time."""
+    policy = run.engine.history_policy
+    messages = last_rounds(run.messages, run.engine.context_config.max_history_rounds)
     if policy is None:
         return messages
+    window = getattr(policy, "step_window", None)
+    first = run.step_id - window + 1 if window else 0
+    # Results stay with their calls.
     roles = {*policy.roles, *(("tool",) if "assistant" in policy.roles else ())}
-    messages = [m for m in messages if m.role in roles]
-    most = policy.max_messages
-    while most is not None and len(messages) > most:
-        fewer = last_rounds(messages, len({m.step_id for m in messages}) - 1)
-        messages = fewer if len(fewer) < len(messages) else []
-    return messages
+    rounds = rounds_of([m for m in messages if m.role in roles and m.step_id >= first])
+    if policy.max_messages is not None:
+        while sum(map(len, rounds)) > policy.max_messages:
+            del rounds[0]
+    return [message for one in rounds for message in one]

@@ -115,19 +115,18 @@ def listeners(hooks: Iterable[Any]) -> Listeners:
     return found
 
 
+def taken(call: Callable[..., Any], names: list[str]) -> list[str]:
+    """Return those of the names that are parameters of ``call``; all if it takes any."""
+    signature, _ = guarded(inspect.signature, call)
+    known = signature.parameters if signature else {}
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in known.values())
+    return [name for name in names if takes_all or name in known]
+
+
 def _by_position(method: Callable[..., Any], arguments: list[str]) -> Callable[..., Any]:
     """The method, or what calls it by those of the arguments' names that it has."""
-    signature, error = guarded(inspect.signature, method)
-    if error is not None or list(signature.parameters) == arguments:
+    known = taken(method, arguments)
+    fits, _ = guarded(lambda: inspect.signature(method).bind(**dict.fromkeys(known)))
+    if known == arguments == list(fits.arguments if fits else ()) or not known or not fits:
         return method
-    takes_all = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
-    known = [name for name in arguments if takes_all or name in signature.parameters]
-    by_name_fits, _ = guarded(lambda: bool(known and signature.bind(**dict.fromkeys(known))))
-    if not by_name_fits:
-        return method
-
-    def by_name(*values: Any) -> Any:
-        named = dict(zip(arguments, values))
-        return method(**{name: named[name] for name in known})
-
-    return by_name
+    return lambda *values: method(**{n: v for n, v in zip(arguments, values) if n in known})

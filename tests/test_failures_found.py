@@ -379,7 +379,10 @@ PARTS = [
         {"hooks": [EngineHook(), SimpleNamespace(on_stepend=print)]},
         "hooks[1] must be an EngineHook or have some of its methods, got SimpleNamespace",
     ),
-    ({"hooks": [EngineHook]}, "hooks[0] must be an instance, got a class"),
+    (
+        {"hooks": [EngineHook]},
+        "hooks[0] must be an EngineHook or have some of its methods, got a class",
+    ),
     ({"recovery_policy": True}, "recovery_policy must be a RecoveryPolicy, got True"),
     (
         {"recovery_policy": Half()},

@@ -504,7 +504,10 @@ def test_an_agent_that_is_none_is_a_recorded_failure():
     registry = AgentRegistry().register(AgentSpec("worker", "", object()))
     engine = Engine(member("a", to("worker")), agent_registry=registry)
     result = play(engine)
-    assert result.failure["message"] == "agent must be an AgentModule, got object"
+    assert result.failure["message"] == (
+        "agent must be an AgentModule, got object,"
+        " which lacks init_state, decide, reduce, should_stop"
+    )
     assert RuntimePhase.HANDOFF_START not in [event.phase for event in result.events]
 
 

@@ -6,19 +6,24 @@ import os
 from typing import Any
 
 from ..core._shorten import brief
-from .hooks import EngineHook, listeners
+from .hooks import HOOK_METHODS
 
 _PLAIN = (str, bytes, int, float, os.PathLike, list, tuple, dict, set)
-# What a part is called, what a run uses of it, and which class a path makes it of.
+# What a part is called, what a run uses of it (with ``|`` any will do), and which class a
+# path makes it of.
 _KINDS: dict[str, tuple[str, str, str]] = {
     "agent": ("an AgentModule", "init_state decide reduce should_stop", ""),
     "checkpoint_store": ("a checkpoint store", "append", "FileCheckpointStore"),
+    "critics": ("a Critic", "evaluate", ""),
     "env": ("an Env", "setup reset observe step is_terminal teardown", "HostEnv"),
     "history": ("a History", "append retrieve", ""),
     "history_policy": ("a HistoryPolicy", "roles max_messages", ""),
+    "hooks": ("an EngineHook or have some of its methods", "|".join(HOOK_METHODS), ""),
+    "parser": ("a function or have parse()", "parse|__call__", ""),
     "protocol": ("a Protocol or the name of one", "id system_prompt tools_argument parse", ""),
     "recovery_policy": ("a RecoveryPolicy", "reset handle", ""),
     "search": ("a Search", "expand score select prune backtrack", ""),
+    "stop_criteria": ("a StopCriteria", "should_stop", ""),
     # A run reports it and asks nothing of it.
     "tracing_provider": ("an object that traces", "", ""),
     "trace_writer": ("a TraceWriter", "start write_event write_step finalize", "TraceWriter"),
@@ -38,58 +43,33 @@ def check_type(argument: str, value: Any, kind: type) -> None:
         raise TypeError(f"{argument} must be of type {kind.__name__}, got {what}")
 
 
-def checked_part(argument: str, part: Any) -> Any:
+def checked_part(argument: str, part: Any, *, label: str = "") -> Any:
     """A part that has what a run uses of it, or None; else a ``TypeError``."""
-    what, uses, maker = _KINDS[argument]
-    plain = isinstance(part, (type, *_PLAIN))
-    lacking = [name for name in uses.split() if getattr(part, name, None) is None]
-    fits = not lacking and not isinstance(part, type) if uses else not plain
-    if fits or part is None and argument != "agent":
+    if part is None and argument != "agent":
         return part
-    text = f"{argument} must be {what}, got {_given(part)}"
+    what, uses, maker = _KINDS[argument]
+    lacking = [
+        name
+        for name in uses.split()
+        if all(getattr(part, one, None) is None for one in name.split("|"))
+    ]
+    if not lacking and not isinstance(part, type if uses else _PLAIN):
+        return part
+    plain = isinstance(part, _PLAIN)
+    given = "a class" if isinstance(part, type) else type(part).__name__
+    text = f"{label or argument} must be {what}, got {brief(part) if plain else given}"
     if maker and isinstance(part, (str, os.PathLike)):
         text += f"; {maker}({brief(os.fspath(part))}) makes one"
-    elif not plain and argument != "agent":
+    elif not plain and given != "a class" and "|" not in uses:
         text += f", which lacks {', '.join(lacking)}"
     raise TypeError(text)
 
 
-def checked_parser(parser: Any) -> Any:
-    """A parser, or None: something to call, or with a method ``parse``."""
-    if parser is None or not isinstance(parser, type):
-        if parser is None or callable(getattr(parser, "parse", parser)):
-            return parser
-    raise TypeError(f"parser must be a function or have parse(), got {_given(parser)}")
-
-
-def checked_hook(argument: str, hook: Any) -> Any:
-    """A hook that listens to something; else a ``TypeError``."""
-    known = isinstance(hook, EngineHook) or bool(listeners([hook]))
-    if known and not isinstance(hook, type):
-        return hook
-    raise TypeError(
-        f"{argument} must be an EngineHook or have some of its methods, got {_given(hook)}"
-    )
-
-
-def checked_list(argument: str, parts: Any, method: str | None = None) -> list[Any]:
-    """A new list of parts that have a method, or that are hooks if it is None."""
+def checked_list(argument: str, parts: Any, *, kind: str = "") -> list[Any]:
+    """A new list of such parts; a ``TypeError`` for any other value but None."""
     if not isinstance(parts, (list, tuple, type(None))):
         raise TypeError(f"{argument} must be a list, got {type(parts).__name__}")
-    for index, part in enumerate(parts or ()):
-        label, what = f"{argument}[{index}]", _type_of(part)
-        if isinstance(part, type):
-            raise TypeError(f"{label} must be an instance, got {what}")
-        if method is None:
-            checked_hook(label, part)
-        elif not callable(getattr(part, method, None)):
-            raise TypeError(f"{label} has no {method}() method, got {what}")
-    return list(parts or ())
-
-
-def _type_of(part: Any) -> str:
-    return "a class" if isinstance(part, type) else type(part).__name__
-
-
-def _given(part: Any) -> str:
-    return brief(part) if isinstance(part, _PLAIN) else _type_of(part)
+    return [
+        checked_part(kind or argument, part, label=f"{argument}[{index}]")
+        for index, part in enumerate(parts or ())
+    ]

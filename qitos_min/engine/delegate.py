@@ -113,7 +113,7 @@ class DelegateTool(BaseTool):
             approval_callback=context["approval_callback"],
             auto_approve=context["auto_approve"],
         )
-        engine.follow(run.token, run)
+        engine.token, engine.parent = run.token, run
         return engine
 
     def _merge(self, run: Any, result: Any) -> None:

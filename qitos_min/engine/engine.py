@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, Generic, TypeVar
 
 from ..core._limits import check_count
@@ -13,7 +13,7 @@ from ..core.agent_spec import AgentRegistry, AgentSpec
 from ..core.task import Task, check_limits
 from ..core.tool_registry import ToolRegistry
 from ._handoff import TransferTool
-from ._parts import check_type, checked_hook, checked_list, checked_parser, checked_part, first
+from ._parts import check_type, checked_list, checked_part, first
 from ._protocols import Protocol, resolve_protocol
 from ._result import EngineResult, StepSummary
 from ._run import Run, Seat
@@ -75,28 +75,27 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
         render_hooks: list[Any] | None = None,
     ) -> None:
         self.agent = checked_part("agent", agent)
-        tool_registry = first(tool_registry, agent, "tool_registry", ToolRegistry())
-        check_type("tool_registry", tool_registry, ToolRegistry)
+        self.tool_registry = first(tool_registry, agent, "tool_registry", ToolRegistry())
+        check_type("tool_registry", self.tool_registry, ToolRegistry)
         check_type("budget", budget, RuntimeBudget)
         check_type("agent_registry", agent_registry, AgentRegistry)
         check_type("context_config", context_config, ContextConfig)
         check_type("action_execution_policy", action_execution_policy, ActionExecutionPolicy)
         check_type("approval_callback", approval_callback, Callable)
-        self.tool_registry = tool_registry
         self.budget = budget or RuntimeBudget()
         check_limits(self.budget)
-        self.critics = checked_list("critics", critics, "evaluate")
-        if stop_criteria is None:
-            stop_criteria = [FinalResultCriteria()]
-        self.stop_criteria = checked_list("stop_criteria", stop_criteria, "should_stop")
+        self.critics = checked_list("critics", critics)
+        default = [FinalResultCriteria()] if stop_criteria is None else stop_criteria
+        self.stop_criteria = checked_list("stop_criteria", default)
         self.agent_registry = agent_registry
         self.env = checked_part("env", env)
-        self.hooks = checked_list("hooks", hooks) + checked_list("render_hooks", render_hooks)
+        self.hooks = checked_list("hooks", hooks)
+        self.hooks += checked_list("render_hooks", render_hooks, kind="hooks")
         check_count(delegate_depth, "delegate_depth", least=0)
         self.delegate_depth = delegate_depth
         self.shared_memory = shared_memory
         self.protocol = protocol
-        self.parser = checked_parser(first(parser, agent, "model_parser"))
+        self.parser = checked_part("parser", first(parser, agent, "model_parser"))
         self.history_policy = checked_part("history_policy", history_policy)
         self.search = checked_part("search", search)
         self.history = checked_part("history", first(history, agent, "history"))
@@ -119,16 +118,14 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
         self.last_result: EngineResult | None = None
         """Result of the latest run, also of one that Ctrl-C ended."""
         self.token = CancelToken()
+        """Stops the run under way; a delegate's is its caller's."""
         self.parent: Run | None = None
+        """The run that this one is a part of, which its tokens are charged to as well."""
         self._entry_protocol = self._protocol_of(agent, getattr(agent, "llm", None))
 
     def __repr__(self) -> str:
-        return summary(
-            self,
-            agent=agent_name(self.agent),
-            tools=len(self.tool_registry),
-            max_steps=self.budget.max_steps,
-        )
+        told = {"tools": len(self.tool_registry), "max_steps": self.budget.max_steps}
+        return summary(self, agent=agent_name(self.agent), **told)
 
     def run(self, task: str | Task, **state_kwargs: Any) -> EngineResult:
         """Run a task and return the result, whatever happens on the way.
@@ -171,13 +168,6 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
         """Stop the run under way, or the next one if there is none; any thread may."""
         self.token.cancel(mode)
 
-    def follow(self, token: CancelToken, parent: Run | None = None) -> None:
-        """Be cancelled by the token of another run, within which this one runs.
-
-        The tokens used here are charged to a ``parent`` too, and end with its own.
-        """
-        self.token, self.parent = token, parent
-
     def drop_token(self, used: CancelToken) -> None:
         """Put the token of a finished run aside, if it was cancelled."""
         if used is self.token and used.mode is not None:
@@ -186,11 +176,13 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
     def watchers(self) -> list[Any]:
         """Return the hooks, and what hears of events like one."""
         sink = getattr(self.runtime, "event_sink", None)
-        return self.hooks if sink is None else [*self.hooks, _EventSink(sink)]
+        if sink is None:
+            return self.hooks
+        return [*self.hooks, SimpleNamespace(on_event=lambda event, *_: sink(event))]
 
     def register_hook(self, hook: Any) -> None:
         """Add a hook for runs that begin later."""
-        self.hooks.append(checked_hook("hook", hook))
+        self.hooks.append(checked_part("hooks", hook, label="hook"))
 
     def unregister_hook(self, hook: Any) -> None:
         """Remove a hook; one that is not there is a ``ValueError``."""
@@ -221,59 +213,32 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
 
     def entry_seat(self) -> Seat:
         """Return who begins a run, with the tools registered now."""
-        agent = self.agent
-        spec = self.agent_registry.spec_of(agent) if self.agent_registry else None
-        return Seat(
-            name=spec.name if spec else agent_name(agent),
-            agent=agent,
-            spec=spec,
-            registry=self._run_tools(self.tool_registry, spec),
-            source=self.tool_registry,
-            llm=getattr(agent, "llm", None),
-            protocol=self._entry_protocol,
-            env=self.env,
-            shared_memory=self.shared_memory,
-        )
+        spec = self.agent_registry.spec_of(self.agent) if self.agent_registry else None
+        llm = getattr(self.agent, "llm", None)
+        more = {"env": self.env, "shared_memory": self.shared_memory}
+        return self._seat(self.agent, spec, source=self.tool_registry, llm=llm, **more)
 
-    def seat_of(
-        self,
-        spec: AgentSpec,
-        first_step: int,
-        *,
-        known: Seat | None = None,
-        last_step: int | None = None,
-    ) -> Seat:
-        """Return who goes on after a handoff, from the given step.
-
-        ``known`` is the seat of an agent that was at work before.
-        """
-        if last_step is None and spec.max_steps_override is not None:
-            last_step = first_step + spec.max_steps_override
-        if known is not None:
-            return replace(known, last_step=last_step)
+    def seat_of(self, spec: AgentSpec) -> Seat:
+        """Return who goes on after a handoff."""
         agent = checked_part("agent", spec.agent)
-        source = first(spec.tools_override, agent, "tool_registry", ToolRegistry())
-        llm = first(spec.model_override, agent, "llm")
-        return Seat(
-            name=spec.name,
-            agent=agent,
-            spec=spec,
-            registry=self._run_tools(source, spec),
-            source=source,
-            llm=llm,
-            protocol=self._protocol_of(agent, llm),
+        return self._seat(
+            agent,
+            spec,
+            source=first(spec.tools_override, agent, "tool_registry", ToolRegistry()),
+            llm=first(spec.model_override, agent, "llm"),
             env=self.env if spec.shared_env else None,
             shared_memory=first(spec.shared_memory, self, "shared_memory"),
-            last_step=last_step,
         )
 
-    def _run_tools(self, registry: ToolRegistry, own: AgentSpec | None) -> ToolRegistry:
-        """A copy with the handoff tools, so that the caller's own stays as it is."""
-        tools = registry.copy()
+    def _seat(self, agent: Any, own: AgentSpec | None, **parts: Any) -> Seat:
+        # A copy with the handoff tools, so that the caller's own stays as it is.
+        registry = parts["source"].copy()
         for spec in self.agent_registry or ():
-            if spec is not own and spec.handoff_tool_name not in tools:
-                tools.register(TransferTool(spec))
-        return tools
+            if spec is not own and spec.handoff_tool_name not in registry:
+                registry.register(TransferTool(spec))
+        name = own.name if own else agent_name(agent)
+        protocol = self._protocol_of(agent, parts["llm"])
+        return Seat(name=name, agent=agent, spec=own, registry=registry, protocol=protocol, **parts)
 
     def _protocol_of(self, agent: Any, llm: Any) -> Protocol | None:
         chosen = first(self.protocol, agent, "model_protocol")
@@ -284,11 +249,6 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
         return checked_part("protocol", chosen)
 
 
-class _EventSink:
-    def __init__(self, sink: Any) -> None:
-        self.on_event = lambda event, *_: sink(event)
-
-
 def agent_name(agent: Any) -> str:
     """The agent's own name, else its class's."""
     name = getattr(agent, "name", None)
@@ -297,8 +257,5 @@ def agent_name(agent: Any) -> str:
 
 def model_id(llm: Any) -> str:
     """The model's identifier: its ``model_id``, ``model`` or ``model_name``, else empty."""
-    for name in ("model_id", "model", "model_name"):
-        value = getattr(llm, name, None)
-        if isinstance(value, str) and value:
-            return value
-    return ""
+    found = (getattr(llm, name, None) for name in ("model_id", "model", "model_name"))
+    return next((name for name in found if isinstance(name, str) and name), "")

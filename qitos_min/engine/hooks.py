@@ -94,11 +94,12 @@ class EngineHook:
         """Something failed; ``ctx.error`` says what."""
 
 
-_NAMES = {
+HOOK_METHODS = {
     name: list(inspect.signature(method).parameters)[1:]
     for name, method in vars(EngineHook).items()
     if name.startswith("on_")
 }
+"""The names of a hook's methods, with those of their arguments."""
 Listeners = dict[str, list[tuple[Any, Callable[..., Any]]]]
 """Hooks with their method, by the method's name."""
 
@@ -107,8 +108,8 @@ def listeners(hooks: Iterable[Any]) -> Listeners:
     """Return the methods of hooks that do something, in the order of the hooks."""
     found: Listeners = {}
     for hook in hooks:
-        for name, arguments in _NAMES.items():
-            method, _ = guarded(getattr, hook, name, None)
+        for name, arguments in HOOK_METHODS.items():
+            method = getattr(hook, name, None)
             own = getattr(method, "__func__", None) is not getattr(EngineHook, name)
             if callable(method) and own:
                 found.setdefault(name, []).append((hook, _by_position(method, arguments)))
@@ -126,7 +127,7 @@ def taken(call: Callable[..., Any], names: list[str]) -> list[str]:
 def _by_position(method: Callable[..., Any], arguments: list[str]) -> Callable[..., Any]:
     """The method, or what calls it by those of the arguments' names that it has."""
     known = taken(method, arguments)
-    fits, _ = guarded(lambda: inspect.signature(method).bind(**dict.fromkeys(known)))
-    if known == arguments == list(fits.arguments if fits else ()) or not known or not fits:
+    bound, _ = guarded(lambda: inspect.signature(method).bind(**dict.fromkeys(known)))
+    if not known or bound is None or list(bound.arguments) == arguments:
         return method
     return lambda *values: method(**{n: v for n, v in zip(arguments, values) if n in known})

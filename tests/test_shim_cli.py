@@ -312,7 +312,7 @@ def test_a_problem_is_one_line_whatever_is_in_it(tmp_path):
     code, _, error = run("export", path)
     assert code == 0
     assert error == [
-        "records: expected a list, got '\\u2028'",
+        "records[0]: expected a record, got '\\u2028'; skipped",
         "critic_traces[0].score: expected a finite number, got '1\\n\\x1b[31m2'",
     ]
 

@@ -213,7 +213,7 @@ class Broken:
         ({"engine_config": "x"}, ("engine_config", "expected an engine configuration, got 'x'")),
         ({"engine": Broken()}, ("engine_config", "export_config() raised RuntimeError")),
         ({"tool_registry": Broken()}, ("tool_permissions", "export_permissions() raised RuntimeError")),
-        ({"tool_registry": thing()}, ("tool_permissions", "expected a list, got SimpleNamespace")),
+        ({"tool_registry": thing()}, ("tool_permissions[0]", "expected a record, got SimpleNamespace; skipped")),
         ({"tool_permissions": [None]}, ("tool_permissions[0]", "expected a record, got None; skipped")),
         ({"tool_permissions": [{}]}, ("tool_permissions[0].name", "expected a name, got nothing")),
         ({"tool_permissions": [{"name": "a", "needs_approval": len}]},
@@ -352,11 +352,14 @@ def test_unknown_phases_are_text(folder):
 @pytest.mark.parametrize(
     "manifest, told",
     [
-        (b'{"run_id": "r"', "expected JSON: Expecting ',' delimiter: line 1 column 15 (char 14); skipped"),
-        (b"[]", "expected an object, got list; skipped"),
-        (b"null", "expected an object, got None; skipped"),
-        (b"", "expected JSON: Expecting value: line 1 column 1 (char 0); skipped"),
-        (b'{"run_id": "r\xff"}', "expected UTF-8 text, got bytes that are not"),
+        (b'{"run_id": "r"', "expected JSON: Expecting ',' delimiter: line 1 column 15 (char 14)"),
+        (b"[]", "expected an object, got list"),
+        (b"null", "expected an object, got None"),
+        (b"", "expected JSON: Expecting value: line 1 column 1 (char 0)"),
+        (
+            b'{"run_id": "r\xff"}',
+            "expected JSON: 'utf-8' codec can't decode byte 0xff in position 13: invalid start byte",
+        ),
         (b"\xef\xbb\xbf{}", None),
     ],
 )

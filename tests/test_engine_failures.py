@@ -475,8 +475,7 @@ def test_a_policy_lets_the_run_go_on():
         (
             None,
             "unrecoverable_error",
-            "recovery failed: TypeError: the policy answered a NoneType,"
-            " expected a RecoveryDecision",
+            "recovery failed: TypeError: expected a RecoveryDecision, got NoneType",
         ),
         (Stop("no"), "unrecoverable_error", "recovery failed: Stop: no"),
         (Silent(), "unrecoverable_error", "recovery failed: Silent"),

@@ -42,7 +42,7 @@ def reason_of(result):
         (FinalResultCriteria(), Notes(final_result=0), 1, {}, (True, StopReason.FINAL, None)),
         (FinalResultCriteria(), {"any": 1}, 1, {}, (False, None, None)),
         (MaxStepsCriteria(3), None, 2, {}, (False, None, None)),
-        (MaxStepsCriteria(3), None, 3, {}, (True, StopReason.MAX_STEPS, "3 of 3 steps")),
+        (MaxStepsCriteria(3), None, 3, {}, (True, StopReason.MAX_STEPS, "steps=3 of 3")),
         (MaxRuntimeCriteria(2), None, 1, {"elapsed_seconds": 1.9}, (False, None, None)),
         (
             MaxRuntimeCriteria(2),

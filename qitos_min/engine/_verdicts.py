@@ -21,7 +21,11 @@ def critique(run: Run) -> bool:
     run.emit(RuntimePhase.CRITIC, stage="start", critic_count=len(critics))
     verdict, failed = CriticResult(), None
     for critic in critics:
-        result, error = guarded(_verdict, run, critic)
+        result, error = guarded(
+            lambda: CriticResult.from_value(
+                critic.evaluate(run.state, run.decision, list(run.outputs))
+            )
+        )
         if error is not None:  # A critic that raises fails closed.
             text = f"critic raised {type(error).__name__}: {error_text(error)}"
             result = CriticResult("stop", text, score=None)
@@ -43,39 +47,32 @@ def critique(run: Run) -> bool:
     return False
 
 
-def _verdict(run: Run, critic: Any) -> CriticResult:
-    given = critic.evaluate(run.state, run.decision, list(run.outputs))
-    return CriticResult.from_value(given)
-
-
 def _keep_answer(run: Run) -> None:
     if run.answer is not None and isinstance(run.state, StateSchema):
         run.state.final_result = run.answer
 
 
 def _retry(run: Run, verdict: CriticResult) -> None:
-    """Take the answer back and patch state and next model call."""
-    run.retried, run.answer = True, None
-    if getattr(run.state, "final_result", None) is not None:
-        run.state.final_result = None
-    if isinstance(run.state, StateSchema):
-        run.state.stop_reason = None
+    """Take the answer back and patch next model call and state.
+
+    Only existing fields are set, and taken back if the state is then invalid.
+    """
+    run.retried, run.answer, state = True, None, run.state
+    if getattr(state, "final_result", None) is not None:
+        state.final_result = None
+    if isinstance(state, StateSchema):
+        state.stop_reason = None
     run.instruction_patch = verdict.instruction_patch
     run.modified_prompt = verdict.modified_prompt
-    if verdict.state_patch:
-        _patch_state(run.state, verdict.state_patch)
-
-
-def _patch_state(state: Any, patch: dict[str, Any]) -> None:
-    """Set existing fields only, and take them back if the state is then invalid."""
-    known = {f.name for f in fields(state)} if is_dataclass(state) else set()
-    old = {name: getattr(state, name) for name in known & patch.keys()}
+    patch = verdict.state_patch or {}
+    known = [f.name for f in fields(state)] if is_dataclass(state) else []
+    old = {name: getattr(state, name) for name in known if name in patch}
     try:
         for name in old:
             setattr(state, name, _copied(patch[name]))
         if isinstance(state, StateSchema):
             state.validate()
-    except BaseException:
+    except Exception:
         for name, value in old.items():
             setattr(state, name, value)
         raise
@@ -120,33 +117,24 @@ def _reason_to_stop(run: Run) -> tuple[StopReason | None, Any]:
             return _stop_reason(own, "the state's stop_reason"), None
         if run.seat.agent.should_stop(state):
             return StopReason.AGENT_CONDITION, None
-    if env is not None:
-        if run.foreign(ErrorCategory.ENV, env.is_terminal, state, run.env_result):
-            return StopReason.ENV_TERMINAL, None
-    return _criterion_to_stop(run)
-
-
-def _criterion_to_stop(run: Run) -> tuple[StopReason | None, Any]:
-    info = {
-        "elapsed_seconds": run.elapsed(),
-        "total_tokens": run.total_tokens,
-        "budget_max_steps": run.budget.max_steps,
-        "budget_max_runtime_seconds": run.budget.max_runtime_seconds,
-        "budget_max_tokens": run.budget.max_tokens,
-    }
+    if env is not None and run.foreign(ErrorCategory.ENV, env.is_terminal, state, run.env_result):
+        return StopReason.ENV_TERMINAL, None
+    info = {f"budget_{name}": limit for name, limit in vars(run.budget).items()}
+    info |= {"elapsed_seconds": run.elapsed(), "total_tokens": run.total_tokens}
     for criterion in run.engine.stop_criteria:
-        answer = criterion.should_stop(run.state, run.step_id + 1, runtime_info=info)
-        given = answer if isinstance(answer, tuple) else (answer,)
-        answer, reason, detail = (*given, None, None)[:3]
-        if answer:
+        given = criterion.should_stop(state, run.step_id + 1, runtime_info=info)
+        given = given if isinstance(given, tuple) else (given,)
+        stops, reason, detail = (*given, None, None)[:3]
+        if stops:
             source = type(criterion).__name__
             return _stop_reason(reason or StopReason.AGENT_CONDITION, source), detail
     return None, None
 
 
 def _stop_reason(reason: Any, source: str) -> StopReason:
-    found, error = guarded(StopReason, reason)
-    if error is not None:
+    try:
+        return StopReason(reason)
+    except ValueError:
         known = ", ".join(member.value for member in StopReason)
-        raise QitosRuntimeError(f"unknown stop reason {reason!r} of {source}; known: {known}")
-    return found
+        text = f"unknown stop reason {reason!r} of {source}; known: {known}"
+        raise QitosRuntimeError(text) from None

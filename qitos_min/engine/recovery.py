@@ -17,7 +17,7 @@ _MOST = 3
 
 def category_of(error: BaseException) -> ErrorCategory:
     """What an exception says of itself in ``category``, else a system error."""
-    found, _ = guarded(getattr, error, "category", None)
+    found = getattr(error, "category", None)
     return found if isinstance(found, ErrorCategory) else ErrorCategory.SYSTEM
 
 
@@ -52,29 +52,28 @@ class RecoveryPolicy:
     def handle(self, state: Any, phase: str, step_id: int, exc: BaseException) -> RecoveryDecision:
         """Return what to do about ``exc``, raised in a phase of a step."""
         details = getattr(getattr(exc, "info", None), "details", None) or {}
-        code, own = details.get("code"), details.get("max_recoveries")
+        code, own, most = details.get("code"), details.get("max_recoveries"), _MOST
         if category_of(exc) not in _RECOVERABLE:
             return RecoveryDecision(False, False, note="not recoverable")
-        if own is not None and self._used[code] >= own:
+        if self.max_recoveries_per_run is not None or own is not None:
+            most = self.max_recoveries_per_run
+        used = self._used
+        if own is not None and used[code] >= own or most is not None and used.total() >= most:
             return RecoveryDecision(False, False, note="max_recovery_exhausted")
-        most = self.max_recoveries_per_run
-        if most is None and own is None:
-            most = _MOST
-        if most is not None and self._used.total() >= most:
-            return RecoveryDecision(False, False, note="max_recovery_exhausted")
-        self._used[code] += 1
-        return RecoveryDecision(True, True, note=f"recovery {self._used.total()}")
+        used[code] += 1
+        return RecoveryDecision(True, True, note=f"recovery {used.total()}")
 
 
 def asked(policy: Any, *failure: Any) -> RecoveryDecision:
     """What a policy decides; one that raises or decides nothing ends the run."""
-    answer, error = guarded(policy.handle, *failure)
-    if error is None and not isinstance(answer, RecoveryDecision):
-        kind = type(answer).__name__
-        error = TypeError(f"the policy answered a {kind}, expected a RecoveryDecision")
-    if error is None and answer.stop_reason is not None:
-        reason, error = guarded(StopReason, answer.stop_reason)
-        answer = replace(answer, stop_reason=reason)
+
+    def ask() -> RecoveryDecision:
+        answer = policy.handle(*failure)
+        if not isinstance(answer, RecoveryDecision):
+            raise TypeError(f"expected a RecoveryDecision, got {type(answer).__name__}")
+        return replace(answer, stop_reason=answer.stop_reason and StopReason(answer.stop_reason))
+
+    answer, error = guarded(ask)
     if error is None:
         return answer
     return RecoveryDecision(False, False, note=f"recovery failed: {described(error)}")

@@ -50,7 +50,8 @@ class RunState:
         """Return the state of a finished run, its values copied; only ``state`` is needed."""
         state, kind = result.state, type(result.state)
         records = getattr(result, "records", None) or []
-        metadata = {name: getattr(result, name, None) for name in _METADATA}
+        names = ("run_id", "task_result", "failure")
+        metadata = {name: getattr(result, name, None) for name in names}
         return cls(
             agent_name=agent_name or getattr((records or [None])[0], "agent_id", None) or "",
             step=getattr(result, "step_count", len(records)),
@@ -73,16 +74,16 @@ class RunState:
         ``context_serializer`` is given ``state_data``; what it returns is kept in its
         place, and is for a ``context_deserializer`` to read.
         """
-        document = {name: getattr(self, name) for name in _NAMES if name != "schema_version"}
+        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        via, state = "strict JSON", self.state_data
+        if context_serializer is not None:
+            via, own["state_data"] = "context_serializer", context_serializer(state)
         meta = {
-            "original_type": self.state_type or type(self.state_data).__name__,
-            "serialized_via": "strict JSON" if context_serializer is None else "context_serializer",
+            "original_type": self.state_type or type(state).__name__,
+            "serialized_via": via,
             "requires_deserializer": context_serializer is not None,
         }
-        if context_serializer is not None:
-            document["state_data"] = context_serializer(self.state_data)
-        document = {"$schemaVersion": self.schema_version, **document}
-        document["_serialization_meta"] = meta
+        document = {"$schemaVersion": own.pop("schema_version"), **own, "_serialization_meta": meta}
         return dumps(document, indent=2 if pretty else None)
 
     @classmethod
@@ -102,13 +103,8 @@ class RunState:
             known = ", ".join(f"{v} ({what})" for v, what in SCHEMA_VERSION_SUMMARIES.items())
             raise StateMigrationError(f"Unsupported run state version {version!r}; known: {known}")
         document.pop("_serialization_meta", None)
-        unknown = sorted(document.keys() - _NAMES.keys())
-        if unknown:
-            raise ValueError(f"unknown field {unknown[0]!r} of RunState")
+        for name in document.keys() - {f.name for f in fields(cls)}:
+            raise ValueError(f"unknown field {name!r} of RunState")
         if context_deserializer is not None and "state_data" in document:
             document["state_data"] = context_deserializer(document["state_data"])
         return cls(**{"schema_version": version, **document})
-
-
-_METADATA = ("run_id", "task_result", "failure")
-_NAMES = dict.fromkeys(f.name for f in fields(RunState))

@@ -8,14 +8,8 @@ from typing import Any
 from ..core._json import dumps, to_json_value
 from ..core.errors import StopReason
 
-__all__ = [
-    "FinalResultCriteria",
-    "MaxRuntimeCriteria",
-    "MaxStepsCriteria",
-    "MaxTokensCriteria",
-    "StagnationCriteria",
-    "StopCriteria",
-]
+__all__ = ["FinalResultCriteria", "MaxRuntimeCriteria", "MaxStepsCriteria", "MaxTokensCriteria"]
+__all__ += ["StagnationCriteria", "StopCriteria"]
 
 Info = dict[str, Any] | None
 Verdict = tuple[bool, StopReason | None, str | None]
@@ -43,45 +37,47 @@ class FinalResultCriteria(StopCriteria):
         return found, StopReason.FINAL if found else None, None
 
 
-class MaxStepsCriteria(StopCriteria):
-    """Stops after a number of steps."""
-
-    def __init__(self, max_steps: int) -> None:
-        self.max_steps = max_steps
-
-    def should_stop(self, state: Any, step_count: int, runtime_info: Info = None) -> Verdict:
-        if step_count < self.max_steps:
-            return False, None, None
-        return True, StopReason.MAX_STEPS, f"{step_count} of {self.max_steps} steps"
-
-
 class _LimitCriteria(StopCriteria):
-    """Stops when a number of the runtime info reaches a limit."""
+    """Stops when a number of the runtime info, or the steps, reaches a limit."""
 
-    def __init__(self, limit: float, key: str, reason: StopReason) -> None:
+    key = ""
+    reason = StopReason.MAX_STEPS
+
+    def __init__(self, limit: float) -> None:
         self._limit = limit
-        self._key = key
-        self._reason = reason
 
     def should_stop(self, state: Any, step_count: int, runtime_info: Info = None) -> Verdict:
-        used = (runtime_info or {}).get(self._key, 0)
+        used = {"steps": step_count, **(runtime_info or {})}.get(self.key, 0)
         if used < self._limit:
             return False, None, None
-        return True, self._reason, f"{self._key}={used} of {self._limit}"
+        return True, self.reason, f"{self.key}={used} of {self._limit}"
+
+
+class MaxStepsCriteria(_LimitCriteria):
+    """Stops after a number of steps."""
+
+    key = "steps"
+
+    def __init__(self, max_steps: int) -> None:
+        super().__init__(max_steps)
 
 
 class MaxRuntimeCriteria(_LimitCriteria):
     """Stops after a number of seconds."""
 
+    key, reason = "elapsed_seconds", StopReason.BUDGET_TIME
+
     def __init__(self, max_runtime_seconds: float) -> None:
-        super().__init__(max_runtime_seconds, "elapsed_seconds", StopReason.BUDGET_TIME)
+        super().__init__(max_runtime_seconds)
 
 
 class MaxTokensCriteria(_LimitCriteria):
     """Stops after a number of tokens."""
 
+    key, reason = "total_tokens", StopReason.BUDGET_TOKENS
+
     def __init__(self, max_tokens: int) -> None:
-        super().__init__(max_tokens, "total_tokens", StopReason.BUDGET_TOKENS)
+        super().__init__(max_tokens)
 
 
 class StagnationCriteria(StopCriteria):
@@ -96,12 +92,12 @@ class StagnationCriteria(StopCriteria):
         self, max_stagnant_steps: int = 3, signature_fn: Callable[[Any], Any] | None = None
     ) -> None:
         self.max_stagnant_steps = max_stagnant_steps
-        self._signature_fn = signature_fn or _state_signature
+        self._signature = signature_fn or _state_signature
         self._last: Any = None
         self._step = self._same = 0
 
     def should_stop(self, state: Any, step_count: int, runtime_info: Info = None) -> Verdict:
-        signature = self._signature_fn(state)
+        signature = self._signature(state)
         unchanged = step_count > self._step > 0 and signature == self._last
         self._same = self._same + 1 if unchanged else 0
         self._last, self._step = signature, step_count

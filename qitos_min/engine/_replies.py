@@ -95,9 +95,10 @@ def read_reply(value: object) -> ModelReply:
     if calls or text.strip():
         return ModelReply(text, tuple(_tool_call(*call) for call in enumerate(calls)), cut)
     for holder in (raw, *choices):
-        if found := server_error(holder):
-            kind = EmptyReplyError if found.passing else ModelError
-            raise kind(f"the model answered with {found.message}")
+        error, passing = server_error(holder)
+        if error:
+            kind = EmptyReplyError if passing else ModelError
+            raise kind(f"the model answered with {error}")
     if cut:
         raise CutReplyError(cut)
     if "choices" in raw and not message:
@@ -176,28 +177,23 @@ def _count(value: Any) -> int:
         return 0
 
 
-class ServerError(NamedTuple):
-    """The error in a body, whatever status the body came with."""
+def server_error(body: dict[str, Any]) -> tuple[str, bool]:
+    """The error in a body that came as a success, and whether asking again may help.
 
-    message: str
-    passing: bool
-    """Whether asking again may help."""
-
-
-def server_error(body: dict[str, Any]) -> ServerError | None:
-    """The error that a body holds although it came as a success, if it holds one."""
+    The text is empty where there is none.
+    """
     error = body.get("error")
     fields = error if isinstance(error, dict) else {"message": error}
     if not any(fields.values()):
-        return None
+        return "", False
     said = fields.get("message")
     said = said if isinstance(said, str) and said else dumps(error)
     named = [fields.get(name) for name in ("code", "status", "status_code", "type")]
     status = next((n for n in map(_count, named) if 100 <= n < 600), None)
     if status is not None:
-        return ServerError(f"an error {status}: {said:.300}", may_pass(status))
+        return f"an error {status}: {said:.300}", may_pass(status)
     words = " ".join(word for word in named if isinstance(word, str))
-    return ServerError(f"an error: {said:.300}", bool(_PASSING.search(words)))
+    return f"an error: {said:.300}", bool(_PASSING.search(words))
 
 
 def may_pass(status: int) -> bool:

@@ -77,7 +77,11 @@ class OpenAICompatibleModel(Model):
         self.max_retries = max_retries
         self._sleep = sleep
         self._url = f"{self.base_url}/chat/completions"
-        self._send, self._said = _keyed(key, self._url)
+        # A proxy cannot reach the caller's own machine.
+        local = urlsplit(self._url).hostname in ("localhost", "127.0.0.1", "::1")
+        opener = build_opener(_AnyStatus(), *([ProxyHandler({})] if local else []))
+        # In a closure, where no vars, repr, dump, copy or pickle shows the key.
+        self._held = lambda: (opener, key)
 
     def __repr__(self) -> str:
         return f"OpenAICompatibleModel({self.model_id!r}, base_url={self.base_url!r})"
@@ -115,8 +119,12 @@ class OpenAICompatibleModel(Model):
 
     def _attempt(self, body: bytes) -> dict[str, Any] | _Failure:
         end = time.monotonic() + self.timeout_s
+        opener, key = self._held()
+        headers = {"Content-Type": "application/json", "User-Agent": f"qitos-min/{__version__}"}
+        headers |= {"Authorization": f"Bearer {key}"} if key else {}
         try:
-            with self._send(body, self.timeout_s) as response:
+            request = Request(self._url, body, headers)
+            with opener.open(request, timeout=self.timeout_s) as response:
                 data = _read(response, end)
         except (OSError, HTTPException) as error:
             reason = error.reason if isinstance(error, URLError) else error
@@ -155,11 +163,15 @@ class OpenAICompatibleModel(Model):
         if not isinstance(found, dict):
             kind = type(found).__name__
             return _Failure(f"the reply of {self._url} is {kind}, expected an object")
-        fault = None if found.get("choices") else server_error(found)
-        if fault is None:
+        text, passing = ("", False) if found.get("choices") else server_error(found)
+        if not text:
             return found
-        text = f"{self._url} answered with {self._said(fault.message)}"
-        return _Failure(text, fault.passing, wait_s)
+        return _Failure(f"{self._url} answered with {self._said(text)}", passing, wait_s)
+
+    def _said(self, text: str) -> str:
+        """The start of a text, without the key."""
+        key = self._held()[1]
+        return (text.replace(key, "[api key]") if key else text).strip()[:_MAX_SHOWN]
 
 
 class _Failure(NamedTuple):
@@ -175,28 +187,6 @@ class _AnyStatus(HTTPErrorProcessor):
         return response
 
     https_response = http_response
-
-
-def _keyed(
-    key: str, url: str
-) -> tuple[Callable[[bytes, float], HTTPResponse], Callable[[str], str]]:
-    """A function that sends a request, and one for the start of a text without the key.
-
-    The key lives in their closure only, where no ``vars``, repr, dump, copy or pickle shows it.
-    """
-    # A proxy cannot reach the caller's own machine.
-    local = urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
-    opener = build_opener(_AnyStatus(), *([ProxyHandler({})] if local else []))
-    headers = {"Content-Type": "application/json", "User-Agent": f"qitos-min/{__version__}"}
-
-    def send(body: bytes, timeout_s: float) -> HTTPResponse:
-        own = {"Authorization": f"Bearer {key}"} if key else {}
-        return opener.open(Request(url, body, {**headers, **own}), timeout=timeout_s)
-
-    def said(text: str) -> str:
-        return (text.replace(key, "[api key]") if key else text).strip()[:_MAX_SHOWN]
-
-    return send, said
 
 
 def _checked_key(key: object) -> str:

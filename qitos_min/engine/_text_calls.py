@@ -1,7 +1,7 @@
 """Decisions in labelled text - Thought, Action, Final Answer - and the calls in it.
 
-Calls are ``key=1, other="text"`` or one dict. Nothing is evaluated: JSON is decoded,
-Python's notation is parsed and read node by node, and only what JSON can hold is taken.
+Calls are ``key=1, other="text"`` or one dict. Nothing is evaluated: Python's notation
+is turned into JSON token by token, and only what JSON can hold is taken.
 """
 
 from __future__ import annotations
@@ -39,10 +39,12 @@ _TEXT = (
     r'|"[^"\\]*(?:\\.[^"\\]*)*"'
     r"|'[^'\\]*(?:\\.[^'\\]*)*')"
 )
-_QUOTED = re.compile(_TEXT, re.DOTALL)
-_TOKEN = re.compile(_TEXT + r"""|[()\[\]{}"']""", re.DOTALL)
+_TOKEN = re.compile(
+    _TEXT + r"""|(?P<key>[A-Za-z_]\w*)\s*=(?!=)|[A-Za-z_]\w*|,(?=\s*[)\]}])|[()\[\]{}"']""",
+    re.DOTALL,
+)
+_AS_JSON = {"True": "true", "False": "false", "None": "null", "(": "[", ")": "]", ",": ""}
 _BACKSLASH = re.compile(r"""(\\[\\'"abfnrtvxuUN0-7])|\\""")
-_WORDS = {"true": True, "false": False, "null": None}
 
 
 def read_react(text: str) -> tuple[Decision, int]:
@@ -77,19 +79,18 @@ def _react_call(text: str, start: int) -> tuple[Action, int]:
     """One call: ``name(...)``, a name with an Action Input, or a JSON action."""
     start = after(_OPENING, text, start)
     if text.startswith("{", start):
-        value, end = _object_at(text, start, "the action")
+        value, end = _arguments(text, start, "the action")
         return json_action(value, "the action"), end
     named = _NAME.match(text, start)
     if named is None:
         raise ParseError("no tool name after 'Action:', expected tool(key=1)")
     name, end = named[1], named.end()
-    if text.startswith("(", end):
-        start, end = end + 1, _closing(text, end, name)
-        return Action(name, _call_args(name, text[start : end - 1])), end
-    end = after(_INPUT, text, end)
-    if none := _NO_INPUT.match(text, end):
-        return Action(name), none.end()
-    args, end = _object_at(text, after(_OPENING, text, end), name)
+    if not text.startswith("(", end):
+        end = after(_INPUT, text, end)
+        if none := _NO_INPUT.match(text, end):
+            return Action(name), none.end()
+        end = after(_OPENING, text, end)
+    args, end = _arguments(text, end, name)
     return Action(name, args), end
 
 
@@ -125,82 +126,46 @@ def args_of(name: str, value: object) -> dict[str, Any]:
     return value or {}
 
 
-def _object_at(text: str, start: int, name: str) -> tuple[dict[str, Any], int]:
-    """The object at ``start``, as JSON or a Python dict, and where it ends."""
-    if not text.startswith("{", start):
-        raise _unreadable(name, "no object follows it")
-    with suppress(ValueError, RecursionError):
-        return DECODER.raw_decode(text, start)
-    end = _closing(text, start, name)
-    return _call_args(name, text[start:end]), end
-
-
-def _closing(text: str, start: int, name: str) -> int:
-    """Where the bracket at ``start`` is closed; brackets in quotes do not count."""
-    depth = 0
-    for token in _TOKEN.finditer(text, start):
-        mark = token[0]
-        if mark in ("'", '"'):
-            raise _unreadable(name, "a quote is not closed")
-        depth += (mark in "([{") - (mark in ")]}")
-        if depth == 0:
-            return token.end()
-    raise _unreadable(name, "a bracket is not closed")
-
-
-def _call_args(name: str, source: str) -> dict[str, Any]:
-    """The arguments written in ``source``: ``key=value, ...`` or one dict."""
-    source = source.strip()
-    if source.startswith("{"):
-        with suppress(ValueError, RecursionError):
-            return DECODER.decode(source)  # type: ignore[no-any-return]
+def _arguments(text: str, start: int, name: str) -> tuple[dict[str, Any], int]:
+    """The arguments in the bracket at ``start``, in JSON or Python's notation, and its end."""
+    pieces, depth, end = [""], 0, start
     try:
-        return _python_args(ast.parse(f"_({_QUOTED.sub(_as_python, source)}\n)", mode="eval").body)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise _unreadable(name, getattr(error, "msg", None) or str(error)) from None
-
-
-def _python_args(call: ast.expr) -> dict[str, Any]:
-    if not isinstance(call, ast.Call):
-        raise ValueError("it is not one call")
-    if len(call.args) == 1 and isinstance(call.args[0], ast.Dict) and not call.keywords:
-        return _literal(call.args[0])  # type: ignore[no-any-return]
-    args = {word.arg: _literal(word.value) for word in call.keywords if word.arg}
-    if call.args or len(args) < len(call.keywords):
-        raise ValueError("an argument has no name of its own")
-    return args
-
-
-def _as_python(quoted: re.Match[str]) -> str:
-    """A quoted text as Python accepts it: line breaks and odd backslashes escaped."""
-    if quoted["raw"]:
-        return quoted[0]
-    text = _BACKSLASH.sub(lambda found: found[1] or r"\\", quoted[0])
-    return text.replace("\r\n", "\n").replace("\n", "\\n")
-
-
-def _literal(node: ast.expr | None) -> Any:
-    """The JSON value that ``node`` spells; ValueError for anything else."""
-    match node:
-        case ast.Constant(value=str() | int() | float() | None as value):
-            return value
-        case ast.Name(id="true" | "false" | "null" as word):
-            return _WORDS[word]
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
-            return -number
-        case ast.List(elts=items) | ast.Tuple(elts=items):
-            return [_literal(item) for item in items]
-        case ast.Dict(keys=keys, values=values):
-            names = [_literal(key) for key in keys]
-            if all(isinstance(name, str) for name in names):
-                return {name: _literal(value) for name, value in zip(names, values)}
-            raise ValueError("a key is not text")
-    raise ValueError("a value is neither a literal nor quoted")
-
-
-def _unreadable(name: str, why: str) -> ParseError:
-    """The error for a call of ``name`` that cannot be read, with the right forms."""
-    return ParseError(
+        if not text.startswith(("(", "{"), start):
+            raise ValueError("no object follows it")
+        for token in _TOKEN.finditer(text, start):
+            mark = token[0]
+            if mark in ("'", '"'):
+                raise ValueError("a quote is not closed")
+            pieces.append(text[end : token.start()])
+            if token["text"]:
+                pieces.append(json.dumps(_unquoted(token)))
+            else:
+                pieces.append(f'"{token["key"]}":' if token["key"] else _AS_JSON.get(mark, mark))
+            end = token.end()
+            depth += (mark in "([{") - (mark in ")]}")
+            if depth == 0:
+                break
+        else:
+            raise ValueError("a bracket is not closed")
+        source = "".join(pieces)
+        if text[start] == "(":
+            source = source[1:-1].strip()
+            source = source if source.startswith("{") else f"{{{source}}}"
+        return DECODER.decode(source), end
+    except (SyntaxError, ValueError, RecursionError) as error:
+        why = getattr(error, "msg", None) or str(error)
+    raise ParseError(
         f"cannot read the call of {name!r}: {why}, "
         'expected tool(key=1, other="text") or tool({"key": 1})'
     )
+
+
+def _unquoted(token: re.Match[str]) -> str:
+    """The text in quotes, as JSON or Python reads it; line breaks and odd backslashes stay."""
+    quoted = token[0]
+    with suppress(ValueError):
+        return str(DECODER.decode(quoted))
+    if not token["raw"]:
+        quoted = _BACKSLASH.sub(lambda found: found[1] or r"\\", quoted)
+        quoted = quoted.replace("\r\n", "\n").replace("\n", "\\n")
+    return str(ast.literal_eval(quoted))

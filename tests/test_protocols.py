@@ -49,9 +49,11 @@ def test_unknown_protocol_lists_the_known_ones(name):
     with pytest.raises(ValueError) as caught:
         resolve_protocol(name)
     assert str(caught.value) == (
-        f"unknown protocol {name!r}, expected one of json_decision_v1 (one JSON object, for models that keep to JSON), "
-        "native_tool_call_v1 (the server's own tool calls, plain text is the answer; for servers that have them), "
-        "react_text_v1 (Thought, Action, Final Answer; for models without tool calls), xml_decision_v1 (one <decision> element, for models that keep to XML)"
+        f"unknown protocol {name!r}, expected one of"
+        " json_decision_v1 (one JSON object, for models good at it),"
+        " native_tool_call_v1 (plain text answers, for servers with tool calls),"
+        " react_text_v1 (labelled lines, for models without tool calls),"
+        " xml_decision_v1 (one XML element, for models good at it)"
     )
 
 

@@ -122,15 +122,12 @@ class Protocol:
         """
         if self.form is not None:
             return None
-        entries = [
-            {
-                "name": spec.name.replace(".", "__dot__"),
-                "description": spec.description,
-                "parameters": plain(_schema(spec)),
-            }
+        functions = [
+            {"name": name, "description": spec.description, "parameters": plain(_schema(spec))}
             for spec in tools
+            for name in [spec.name.replace(".", "__dot__")]
         ]
-        return [{"type": "function", "function": entry} for entry in entries] or None
+        return [{"type": "function", "function": entry} for entry in functions] or None
 
     def parse(self, reply: ModelReply, *, called: bool = False) -> Parsed:
         """The decision in ``reply``; native tool calls win over its text.
@@ -282,25 +279,12 @@ def _takes_text(schema: dict[str, Any]) -> bool:
 
 
 _PROTOCOLS = (
+    Protocol("json_decision_v1", "one JSON object, for models good at it", _JSON_FORM, _read_json),
     Protocol(
-        "json_decision_v1", "one JSON object, for models that keep to JSON", _JSON_FORM, _read_json
+        "native_tool_call_v1", "plain text answers, for servers with tool calls", None, _read_native
     ),
     Protocol(
-        "native_tool_call_v1",
-        "the server's own tool calls, plain text is the answer; for servers that have them",
-        None,
-        _read_native,
+        "react_text_v1", "labelled lines, for models without tool calls", _REACT_FORM, read_react
     ),
-    Protocol(
-        "react_text_v1",
-        "Thought, Action, Final Answer; for models without tool calls",
-        _REACT_FORM,
-        read_react,
-    ),
-    Protocol(
-        "xml_decision_v1",
-        "one <decision> element, for models that keep to XML",
-        _XML_FORM,
-        _read_xml,
-    ),
+    Protocol("xml_decision_v1", "one XML element, for models good at it", _XML_FORM, _read_xml),
 )

@@ -76,7 +76,8 @@ class DelegateTool(BaseTool):
         told = {"agent": name, "stop_reason": task.stop_reason, "steps": result.step_count}
         run.emit(RuntimePhase.DELEGATE_END, error=said, **told)
         if failure is None:
-            return ToolResult(output={**told, "final_result": plain(task.final_result)})
+            answer = {"agent": name, "final_result": plain(task.final_result)}
+            return ToolResult(output={**answer, **told})
         return ToolResult.execution_error(
             code="delegate_failed",
             error=f"{name} failed: {said}",

@@ -198,12 +198,6 @@ def test_json_decision_is_found_in_the_reply(text, expected):
     assert decide("json_decision_v1", text) == expected
 
 
-def test_json_handoff_names_the_agent():
-    reply = read_reply('{"mode": "handoff", "agent": " b ", "thought": "t"}')
-    decision = resolve_protocol("json_decision_v1").parse(reply).decision
-    assert (decision.mode, decision.target, decision.rationale) == ("handoff", "b", "t")
-
-
 XML_REPLIES = {
     "act": (
         'Well:\n<decision mode="act"><think>t</think><action name="a"><arg name="x">1</arg>'
@@ -246,7 +240,7 @@ def test_an_xml_decision_is_read(text, expected):
         ('<decision mode="final">42</decision>', "mode 'final' needs 'final_answer'"),
         (
             '<decision mode="dance"></decision>',
-            "unknown mode 'dance', expected act, final, wait, handoff",
+            "unknown mode 'dance', expected act, final, wait",
         ),
     ],
 )
@@ -273,11 +267,11 @@ BAD_JSON = {
     ),
     "unknown mode": (
         '{"mode": "dance"}',
-        "unknown mode 'dance', expected act, final, wait, handoff",
+        "unknown mode 'dance', expected act, final, wait",
     ),
     "mode of another type": (
         '{"mode": ["act"]}',
-        "unknown mode ['act'], expected act, final, wait, handoff",
+        "unknown mode ['act'], expected act, final, wait",
     ),
     "no actions": (
         '{"mode": "act", "actions": []}',
@@ -298,10 +292,6 @@ BAD_JSON = {
     "no answer": (
         '{"mode": "final", "final_answer": null}',
         "mode 'final' needs 'final_answer'",
-    ),
-    "no agent": (
-        '{"mode": "handoff", "agent": " "}',
-        "mode 'handoff' needs 'agent', the name of an agent",
     ),
     "only thinking": (
         "<think>hm</think> ",

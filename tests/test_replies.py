@@ -54,7 +54,7 @@ TEXTS = {
 @pytest.mark.parametrize("value", TEXTS.values(), ids=TEXTS)
 def test_text_is_read_from_every_form_of_reply(value):
     reply = read_reply(value)
-    assert (reply.text, reply.tool_calls) == ("x y", ())
+    assert (reply.text, reply.tool_calls) == ("x y", [])
     assert response_of(value) == ({"content": value} if isinstance(value, str) else value)
 
 
@@ -81,8 +81,8 @@ def test_tool_call_ids_are_texts():
         {"id": i, "name": "a", "arguments": {"x": 1}} for i in ("7", "7", "", None, 8)
     ]
     reply = read_reply({"tool_calls": calls})
-    assert [call.id for call in reply.tool_calls] == ["7", "7", "", None, None]
-    assert reply.tool_calls[0] == ("7", "a", {"x": 1})
+    assert [call.action_id for call in reply.tool_calls] == ["7", "7", "", None, None]
+    assert (reply.tool_calls[0].name, reply.tool_calls[0].args) == ("a", {"x": 1})
 
 
 BAD_REPLIES = {

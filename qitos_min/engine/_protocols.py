@@ -18,14 +18,12 @@ from ..core.action import Action
 from ..core.decision import Decision
 from ..core.tool import ToolSpec
 from ._plain import plain
-from ._replies import ModelReply, ParseError, ToolCall, first_of
-from ._text_calls import BLANK, DECODER, LABEL, OBSERVATION
-from ._text_calls import after, args_of, json_action, read_react
+from ._replies import DECODER, ModelReply, ParseError, first_of
+from ._text_calls import BLANK, LABEL, OBSERVATION, after, json_action, read_react
 
 _MAX_OBJECTS = 100
 _ANSWER_KEYS = ("final_answer", "final", "answer")
 _DECISION_KEYS = ("mode", "actions", "action", *_ANSWER_KEYS)
-_MODES = ("act", "final", "wait", "handoff")
 
 _JSON_FORM = """\
 Answer with exactly one JSON object and no other text. To call tools:
@@ -62,7 +60,7 @@ _LONE_END = re.compile(r"(?<![`\"'])(?:</think(?:ing)?>|\[/THINK\])(?![`\"'])", 
 # A decision object, whole or broken: all of the text, or by its mode on a line of its own.
 _DECISION_OBJECT = re.compile(
     r"""\A(?:```\w*\s*)?\{[^{}]*?["'](?:actions|final_answer)["']\s*:"""
-    r"""|^[ \t]*\{[^{}]*?["']mode["']\s*:\s*["'](?:act|final|wait|handoff)\b""",
+    r"""|^[ \t]*\{[^{}]*?["']mode["']\s*:\s*["'](?:act|final|wait)\b""",
     re.MULTILINE | re.IGNORECASE,
 )
 _XML_DECISION = re.compile(r"<decision\b([^>]*?)(?:/>|>(.*?)</decision>)", re.DOTALL)
@@ -71,7 +69,7 @@ _XML_ACTION = re.compile(
 )
 _XML_ARG = re.compile(r"""<arg\s+name\s*=\s*["']([^"']+)["']\s*>(.*?)</arg>""", re.DOTALL)
 _XML_TEXT = re.compile(
-    rf"<(think|thought|rationale|agent|{'|'.join(_ANSWER_KEYS)})>(.*?)</\1>", re.DOTALL
+    rf"<(think|thought|rationale|{'|'.join(_ANSWER_KEYS)})>(.*?)</\1>", re.DOTALL
 )
 
 
@@ -138,8 +136,7 @@ class Protocol:
         text = _without_thinking(reply.text)
         if reply.tool_calls:
             said = OBSERVATION.split(text)[0].strip()
-            actions = [_native_action(call) for call in reply.tool_calls]
-            return Parsed(Decision.act(actions, rationale=said or None), said)
+            return Parsed(Decision.act(reply.tool_calls, rationale=said or None), said)
         if not text:
             raise ParseError("the reply holds only thinking, expected a decision")
         try:
@@ -181,11 +178,6 @@ def _schema(spec: ToolSpec) -> dict[str, Any]:
     return {"type": "object", "properties": {}, **spec.arguments_schema()}
 
 
-def _native_action(call: ToolCall) -> Action:
-    name = call.name.replace("__dot__", ".")
-    return Action(name, args_of(name, call.args), action_id=call.id)
-
-
 def _read_native(text: str) -> tuple[Decision, int]:
     """The text is the answer, unless it is a decision object, whole or broken."""
     return _read_json(text) if _DECISION_OBJECT.search(text) else (Decision.final(text), len(text))
@@ -225,12 +217,7 @@ def _decision(value: dict[str, Any]) -> Decision:
         return Decision.final(answer, rationale=why)
     if mode == "wait":
         return Decision.wait(rationale=why)
-    if mode != "handoff":
-        raise ParseError(f"unknown mode {given!r:.80}, expected {', '.join(_MODES)}")
-    agent = value.get("agent")
-    if not isinstance(agent, str) or not agent.strip():
-        raise ParseError("mode 'handoff' needs 'agent', the name of an agent")
-    return Decision.handoff(agent.strip(), rationale=why)
+    raise ParseError(f"unknown mode {given!r:.80}, expected act, final, wait")
 
 
 def _actions(value: dict[str, Any]) -> list[Action]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..core._json import dumps
+from ..core.action import Action
 from ..core.errors import ErrorCategory, QitosRuntimeError
 from ._plain import plain
 
+# Line breaks inside JSON texts are let through: models write code that way.
+DECODER = json.JSONDecoder(strict=False)
 # Reasons for the end of a reply other than that the model was done, of OpenAI,
 # Anthropic, Gemini, DeepSeek, Mistral, OpenRouter and vLLM.
 _CUT = re.compile(
-    "length|max_|filter|safety|recitation|blocklist|prohibited|spii|sensitive"
-    "|error|abort|malformed|incomplete|insufficient|exceeded",
-    re.IGNORECASE,
+    "length|max_|filter|safety|recitation|blocklist|prohibited|spii|error|abort|malformed|exceeded",
+    re.I,
 )
 _PASSING = re.compile("rate.?limit|too.?many|overloaded|unavailable|timeout|server.?error", re.I)
 
@@ -45,20 +48,11 @@ class ParseError(QitosRuntimeError):
         super().__init__(message, ErrorCategory.PARSE)
 
 
-class ToolCall(NamedTuple):
-    """One native tool call of a reply."""
-
-    id: str | None
-    name: str
-    args: dict[str, Any] | str
-    """The arguments, or the JSON text the model sent for them."""
-
-
 class ModelReply(NamedTuple):
     """What a model answered."""
 
     text: str
-    tool_calls: tuple[ToolCall, ...]
+    tool_calls: list[Action]
     cut: str | None = None
     """The finish reason of a reply that ended before the model was done."""
 
@@ -82,7 +76,7 @@ def read_reply(value: object) -> ModelReply:
 
     Raises ModelError for any other value, EmptyReplyError for an empty reply,
     CutReplyError for one that ended before it said anything, ParseError for a tool
-    call without a name.
+    call without a name or with arguments that cannot be read.
     """
     raw = response_of(value)
     choices = objects(raw["choices"]) if "choices" in raw else [{"message": raw, **raw}]
@@ -93,7 +87,12 @@ def read_reply(value: object) -> ModelReply:
     finish = first_of(choice, "finish_reason", "stop_reason", "done_reason")
     cut = finish if isinstance(finish, str) and _CUT.search(finish) else None
     if calls or text.strip():
-        return ModelReply(text, tuple(_tool_call(*call) for call in enumerate(calls)), cut)
+        try:
+            return ModelReply(text, [_action(*call) for call in enumerate(calls)], cut)
+        except ParseError:
+            if not cut:
+                raise
+            raise CutReplyError(cut) from None
     for holder in (raw, *choices):
         error, passing = server_error(holder)
         if error:
@@ -148,7 +147,7 @@ def _calls_in(message: dict[str, Any]) -> list[Any]:
     return objects(message.get("function_call")) or parts
 
 
-def _tool_call(index: int, call: Any) -> ToolCall:
+def _action(index: int, call: Any) -> Action:
     call = call if isinstance(call, dict) else {}
     entry = first_of(call, "function") or call
     name, own = entry.get("name"), call.get("id")
@@ -156,8 +155,25 @@ def _tool_call(index: int, call: Any) -> ToolCall:
     name = name.split("<|")[0].strip() if isinstance(name, str) else ""
     if not name:
         raise ParseError(f"tool_calls[{index}] has no function name")
-    args = first_of(entry, "arguments", "args", "input", "parameters")
-    return ToolCall(own if isinstance(own, str) else None, name, "" if args is None else args)
+    name = name.replace("__dot__", ".")
+    args = args_of(name, first_of(entry, "arguments", "args", "input", "parameters"))
+    return Action(name, args, action_id=own if isinstance(own, str) else None)
+
+
+def args_of(name: str, value: object) -> dict[str, Any]:
+    """Arguments as an object: given as one, as its JSON text, or not at all.
+
+    Some servers encode the text again, once or twice.
+    """
+    while isinstance(value, str):
+        try:
+            value = DECODER.decode(value.strip() or "{}")
+        except (ValueError, RecursionError) as error:
+            raise ParseError(f"the arguments of {name!r} are not JSON: {error}") from None
+    if value is not None and not isinstance(value, dict):
+        kind = type(value).__name__
+        raise ParseError(f"the arguments of {name!r} are {kind}, expected an object")
+    return value or {}
 
 
 def usage_of(raw: dict[str, Any]) -> int:

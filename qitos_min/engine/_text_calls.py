@@ -14,10 +14,8 @@ from typing import Any
 
 from ..core.action import Action
 from ..core.decision import Decision
-from ._replies import ParseError, first_of
+from ._replies import DECODER, ParseError, args_of, first_of
 
-# Line breaks inside JSON texts are let through: models write code that way.
-DECODER = json.JSONDecoder(strict=False)
 FENCED = re.compile(r"\s*```[\w-]*\n(.*)\n```\s*", re.DOTALL)
 _LINE = (
     r"^[>#\- \t]*(?P<bold>\*\*|__)?(?P<label>%s)"
@@ -108,22 +106,6 @@ def json_action(item: object, where: str) -> Action:
     if name is None:
         raise ParseError(f'{where} has no name, expected {{"name": ..., "args": ...}}')
     return Action(name, args_of(name, first_of(fields, "args", "arguments", "action_input")))
-
-
-def args_of(name: str, value: object) -> dict[str, Any]:
-    """Arguments as an object: given as one, as its JSON text, or not at all.
-
-    Some servers encode the text again, once or twice.
-    """
-    while isinstance(value, str):
-        try:
-            value = DECODER.decode(value.strip() or "{}")
-        except (ValueError, RecursionError) as error:
-            raise ParseError(f"the arguments of {name!r} are not JSON: {error}") from None
-    if value is not None and not isinstance(value, dict):
-        kind = type(value).__name__
-        raise ParseError(f"the arguments of {name!r} are {kind}, expected an object")
-    return value or {}
 
 
 def _arguments(text: str, start: int, name: str) -> tuple[dict[str, Any], int]:

@@ -134,22 +134,13 @@ class FanoutTool(BaseTool):
         super().__init__(ToolSpec("fanout", text, parameters=parameters, required=["tasks"]))
         self._agents = agents
 
-    def validate_input(
-        self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
-    ) -> str | None:
-        """Name the first agent that is not registered."""
-        unknown = [part["agent"] for part in args["tasks"] if part["agent"] not in self._agents]
-        known = ", ".join(self._agents.list_agents()) or "none"
-        return f"no agent is named {unknown[0]!r}; known: {known}" if unknown else None
-
     def execute(
         self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
     ) -> ToolResult:
         """Run the agents, one after the other."""
         output, failed = [], []
         for part in args["tasks"]:
-            tool = DelegateTool(self._agents.resolve(part["agent"]))
-            result, error = guarded(tool.execute, {"task": part["task"]}, runtime_context)
+            result, error = guarded(self._run, part, runtime_context)
             result = result if error is None else raised(error)
             output.append({"agent": part["agent"], "output": result.output})
             if not result.is_success:
@@ -160,3 +151,7 @@ class FanoutTool(BaseTool):
         return ToolResult.execution_error(
             code="fanout_failed", error="; ".join(failed), output=output
         )
+
+    def _run(self, part: dict[str, Any], runtime_context: Any) -> ToolResult:
+        tool = DelegateTool(self._agents.resolve(part["agent"]))
+        return tool.execute({"task": part["task"]}, runtime_context)

@@ -88,10 +88,7 @@ class OpenAICompatibleModel(Model):
 
     def _call_api(self, messages: Sequence[dict[str, Any]], **options: Any) -> str:
         reply = read_reply(self.call_raw(messages, **options))
-        calls = [
-            (call.name, call.args if isinstance(call.args, str) else dumps(call.args))
-            for call in reply.tool_calls
-        ]
+        calls = [(call.name, dumps(call.args)) for call in reply.tool_calls]
         texts = (reply.text, resolve_protocol("react_text_v1").write(calls))
         return "\n".join(text for text in texts if text)
 

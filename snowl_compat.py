@@ -175,6 +175,7 @@ _KINDS: "dict[str, tuple[type | None, str, _Row, Any]]" = {
 }
 # Fields that become something else than their kind says: missing, and unusable.
 _MISSING_IS = {"critic_name": "unknown", "action": "continue", "score": 1.0}
+_STEPS = {"step_count": ("_Count", None, None, None)}
 _FLAG, _TEXT = ("bool", bool, False, False), ("str", str, None, None)
 _UNUSABLE_IS = {"score": None, "needs_approval": True}  # What may ask is said to ask.
 
@@ -537,7 +538,7 @@ class _Reading:
             held = ((name, self.get(value, name, place)) for name in names)
             return self.mapping(held, place, level)
         if isinstance(value, (list, tuple, deque, range, *_SETS)):
-            items = sorted(value, key=_order) if isinstance(value, _SETS) else value
+            items = sorted(value, key=dumps) if isinstance(value, _SETS) else value
             listed = [*islice(items, _MAX_ITEMS + 1)]
             if len(listed) > _MAX_ITEMS:
                 self.tell(place, f"expected at most {_MAX_ITEMS} items")
@@ -595,7 +596,8 @@ class _Reading:
             if "modified_prompt" in row["details"]:
                 what = "the details have that key already; left out"
                 self.tell(f"{place}.modified_prompt", what)
-            row["details"] = {"modified_prompt": prompt, **row["details"]}
+            else:
+                row["details"] = {**row["details"], "modified_prompt": prompt}
         action = row["action"].strip().lower()
         if action in ("continue", "stop", "retry"):
             row["action"] = action
@@ -801,12 +803,6 @@ _encode = json.JSONEncoder(**_strict, default=_leaf).encode
 _compact = json.JSONEncoder(**_strict, separators=(",", ":")).encode
 
 
-def _order(item: object) -> "tuple[str, list[Issue]]":
-    """By what an item of a set is sorted: its text, and what has to be told of it."""
-    issues: list[Issue] = []
-    return _compact(to_json_value(item, issues=issues)), issues
-
-
 def _check(value: "Any", level: int) -> None:
     """Raise for too many levels, and for keys that are no text and could collide."""
     if level > _MAX_DEPTH:
@@ -867,11 +863,8 @@ def _objects(line: bytes, place: str) -> "Iterator[dict[str, Any] | Issue]":
 
 
 def _parse(text: "str | bytes", path: str = "") -> "Any":
-    def number(digits: str) -> float:  # One too long to read must not cost the rest.
-        return int(digits) if len(digits) < 4300 else float(digits)
-
     try:
-        return json.loads(text, parse_int=number)
+        return json.loads(text)
     except RecursionError:
         raise SnowlCompatError("expected JSON, got too many levels", path) from None
     except ValueError as error:
@@ -943,14 +936,11 @@ def _folder_run(path: str) -> _Run:
     if not _is_run(path):
         raise SnowlCompatError(f"expected one of {', '.join(_FILES)}", _readable(path))
     manifest_at, steps_at, events_at = (os.path.join(path, name) for name in _FILES)
-    manifest, told = {}, []
+    found: list[Any] = []
     if os.path.isfile(manifest_at):
-        try:
-            manifest = _parse(_bytes_of(manifest_at))
-            if not isinstance(manifest, dict):
-                raise SnowlCompatError(f"expected an object, got {_shown(manifest)}")
-        except SnowlCompatError as error:
-            manifest, told = {}, [Issue("manifest.json", error.message)]
+        found = [*_objects(_bytes_of(manifest_at) + b"\n", "manifest.json")]
+    manifest = next((item for item in found if isinstance(item, dict)), {})
+    told = [item for item in found if isinstance(item, Issue)]
     summary = _peek(manifest, "summary")
     run = _Run(summary if isinstance(summary, dict) else {})
     own, tools = manifest.get("engine_config"), _peek(summary, "run_meta.tools")
@@ -975,9 +965,11 @@ def _as_run(source: "Any") -> "Any":
         source = read_run(source)
     if _has(source, _RUN_KEYS):
         return source
-    held = [*source.values()] if isinstance(source, Mapping) else []
-    listed = all(_has(item, _RECORD) for item in held) if held else _is_list(source)
-    if _has(source, _RECORD) or listed and source != {}:
+    listed = _is_list(source)
+    if isinstance(source, Mapping):
+        held = [*source.values()]
+        listed = bool(held) and all(_has(item, _RECORD) for item in held)
+    if listed or _has(source, _RECORD):
         return {"records": source}
     what = "expected an engine result, step records, a payload or a path"
     is_run = isinstance(source, _Run)
@@ -1015,11 +1007,7 @@ def _text(source: object, extended: bool, reading: _Reading, **given: object) ->
         what = "expected steps, events or a manifest, got nothing that can be read"
         raise SnowlCompatError(what, getattr(run, "path", ""))
     specs, config = reading.tools_and_config(run, given)
-    said, count_of = reading.get(run, "step_count"), {"n": ("_Count", None, None, None)}
-    steps = _Reading().row(count_of, {"n": said}, "")["n"]
-    if steps is None and said is not None and said is not _MISSING:
-        but = f"; counted {reading.steps}"
-        reading.wrong("step_count", "an integer >= 0", said, but)
+    steps = reading.row(_STEPS, run, "")["step_count"]
     parts = ['{"engine_config": ', reading.json([(config, "engine_config")])]
     parts += [', "tool_permissions": [', reading.json(specs)]
     parts += ['], "critic_traces": [', *verdicts[1:]]
@@ -1179,19 +1167,15 @@ _TYPES: "dict[str, tuple[Any, str]]" = {
 }
 
 
-def _is_a(value: object, kind: str) -> bool:
-    if type(value) is float and kind == "integer":
-        return value.is_integer()
-    odd = type(value) is bool and kind != "boolean"
-    return isinstance(value, _TYPES[kind][0]) and not odd
-
-
 def _validate(value: "Any", schema: "_Row", place: str, reading: _Reading) -> None:
     """Interpret the part of JSON Schema that ``PAYLOAD_SCHEMA`` uses."""
-    kinds = schema.get("type", [])
-    kinds = [kinds] if isinstance(kinds, str) else kinds
-    if kinds and not any(_is_a(value, kind) for kind in kinds):
-        reading.wrong(place, " or ".join(_TYPES[kind][1] for kind in kinds), value)
+    names = schema.get("type", [])
+    kinds = [_TYPES[name] for name in ([names] if isinstance(names, str) else names)]
+    is_whole = _name(value) == "float" and not value % 1
+    fits = (isinstance(value, kind) or kind is int and is_whole for kind, _ in kinds)
+    odd = _name(value) == "bool" and "boolean" not in names
+    if kinds and (odd or not any(fits)):
+        reading.wrong(place, " or ".join(what for _, what in kinds), value)
     elif "properties" in schema and value is not None:
         for name in schema["required"]:
             if name not in value:
@@ -1343,7 +1327,7 @@ def main(argv: "list[str] | None" = None) -> int:
         return _tell(str(error))
     except BrokenPipeError:
         # Whoever read us has enough; the interpreter's last flush goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except OSError as error:
         return _tell(

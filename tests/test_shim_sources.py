@@ -320,7 +320,6 @@ CUT = "the line is cut off; skipped"
         (b'{"step_id": 5, "critic_outputs": [{"reason": "a\xe2\x80\xa8b\xc2\x85c"}]}\n', [5], []),
         (b'{"step_id": 5, "critic_outputs": [{"reason": "bad \xff byte"}]}\n', [5],
          [(1, "expected UTF-8 text, got bytes that are not")]),
-        (b'{"step_id": 5, "critic_outputs": [{"details": {"n": ' + b"7" * 5000 + b"}}]}\n", [5], None),
         (b'{"step_id": 5, "critic_outputs": [{"score": NaN}]}\n', [5], None),
         # Z2, Z3: unknown fields and versions.
         (lines([step(0, schema_version="v9", new={"deep": [1]})]), [0], []),
@@ -352,14 +351,11 @@ def test_unknown_phases_are_text(folder):
 @pytest.mark.parametrize(
     "manifest, told",
     [
-        (b'{"run_id": "r"', "expected JSON: Expecting ',' delimiter: line 1 column 15 (char 14)"),
-        (b"[]", "expected an object, got list"),
-        (b"null", "expected an object, got None"),
-        (b"", "expected JSON: Expecting value: line 1 column 1 (char 0)"),
-        (
-            b'{"run_id": "r\xff"}',
-            "expected JSON: 'utf-8' codec can't decode byte 0xff in position 13: invalid start byte",
-        ),
+        (b'{"run_id": "r"', "expected JSON: Expecting ',' delimiter: line 1 column 15 (char 14); skipped"),
+        (b"[]", "expected an object, got list; skipped"),
+        (b"null", "expected an object, got None; skipped"),
+        (b"", "expected JSON: Expecting value: line 1 column 1 (char 0); skipped"),
+        (b'{"run_id": "r\xff"}', "expected UTF-8 text, got bytes that are not"),
         (b"\xef\xbb\xbf{}", None),
     ],
 )
@@ -637,14 +633,3 @@ def test_only_this_runs_issues_are_in_its_payload():
     payload = build_payload([None], extended=True, issues=issues)
     assert [issue["path"] for issue in payload["run"]["issues"]] == ["records[0]"]
     assert [issue.path for issue in issues] == ["earlier", "records[0]"]
-
-
-@pytest.mark.parametrize("sign", ["", "-"])
-def test_an_endless_integer_in_a_file_is_told(folder, sign):
-    line = b'{"step_id": 0, "critic_outputs": [{"details": {"n": %s%s}}]}\n'
-    path = folder(steps=line % (sign.encode(), b"9" * 5000))
-    issues = []
-    payload = build_payload(path, issues=issues)
-    assert payload["critic_traces"][0]["details"] == {"n": None}
-    place = "records[0].critic_outputs[0].details.n"
-    assert issues == [(place, f"expected a finite number, got {sign}inf")]

@@ -673,7 +673,7 @@ def test_a_runtime_gives_its_parts_and_keywords_win():
     serial = Engine(
         ScriptedAgent(), runtime=runtime, action_execution_policy=ActionExecutionPolicy()
     )
-    assert serial.action_policy.mode == "serial"
+    assert serial.executor.policy.mode == "serial"
 
 
 # Agents that run themselves

@@ -36,11 +36,11 @@ def first(given: Any, source: Any, name: str, default: Any = None) -> Any:
     return default if found is None else found
 
 
-def check_type(argument: str, value: Any, kind: type) -> None:
-    """Raise ``TypeError`` for what is neither None nor of a kind."""
-    if value is not None and not isinstance(value, kind):
-        what = type(value).__name__
-        raise TypeError(f"{argument} must be of type {kind.__name__}, got {what}")
+def checked(argument: str, value: Any, kind: type) -> Any:
+    """A value of a kind, or None; else a ``TypeError``."""
+    if value is None or isinstance(value, kind):
+        return value
+    raise TypeError(f"{argument} must be of type {kind.__name__}, got {type(value).__name__}")
 
 
 def checked_part(argument: str, part: Any, *, label: str = "") -> Any:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from ..core._limits import check_count
 from ..core._shorten import brief, summary
 from ..core.action import ActionExecutionPolicy
+from ..core.agent_module import ObservationT, StateT
 from ..core.agent_spec import AgentRegistry, AgentSpec
+from ..core.decision import ActionT
 from ..core.task import Task, check_limits
 from ..core.tool_registry import ToolRegistry
 from ._handoff import TransferTool
-from ._parts import check_type, checked_list, checked_part, first
+from ._parts import checked, checked_list, checked_part, first
 from ._protocols import Protocol, resolve_protocol
 from ._result import EngineResult, StepSummary
 from ._run import Run, Seat
@@ -25,10 +27,6 @@ from .states import ContextConfig, EngineConfig, RuntimeBudget
 from .stop_criteria import FinalResultCriteria
 
 __all__ = ["Engine", "EngineResult", "StepSummary"]
-
-StateT = TypeVar("StateT")
-ObservationT = TypeVar("ObservationT")
-ActionT = TypeVar("ActionT")
 
 
 class Engine(Generic[StateT, ObservationT, ActionT]):
@@ -75,19 +73,21 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
         render_hooks: list[Any] | None = None,
     ) -> None:
         self.agent = checked_part("agent", agent)
-        self.tool_registry = first(tool_registry, agent, "tool_registry", ToolRegistry())
-        check_type("tool_registry", self.tool_registry, ToolRegistry)
-        check_type("budget", budget, RuntimeBudget)
-        check_type("agent_registry", agent_registry, AgentRegistry)
-        check_type("context_config", context_config, ContextConfig)
-        check_type("action_execution_policy", action_execution_policy, ActionExecutionPolicy)
-        check_type("approval_callback", approval_callback, Callable)
-        self.budget = budget or RuntimeBudget()
+        tools = first(tool_registry, agent, "tool_registry", ToolRegistry())
+        self.tool_registry = checked("tool_registry", tools, ToolRegistry)
+        self.budget = checked("budget", budget, RuntimeBudget) or RuntimeBudget()
         check_limits(self.budget)
+        self.agent_registry = checked("agent_registry", agent_registry, AgentRegistry)
+        self.context_config = checked("context_config", context_config, ContextConfig)
+        self.context_config = self.context_config or ContextConfig()
+        name = "action_execution_policy"
+        policy = first(action_execution_policy, runtime, name, ActionExecutionPolicy())
+        self.executor = ActionExecutor(tools, checked(name, policy, ActionExecutionPolicy))
+        """Runs batches of actions outside of a run; ``policy`` is the engine's own."""
+        self.approval_callback = checked("approval_callback", approval_callback, Callable)
         self.critics = checked_list("critics", critics)
         default = [FinalResultCriteria()] if stop_criteria is None else stop_criteria
         self.stop_criteria = checked_list("stop_criteria", default)
-        self.agent_registry = agent_registry
         self.env = checked_part("env", env)
         self.hooks = checked_list("hooks", hooks)
         self.hooks += checked_list("render_hooks", render_hooks, kind="hooks")
@@ -99,19 +99,11 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
         self.history_policy = checked_part("history_policy", history_policy)
         self.search = checked_part("search", search)
         self.history = checked_part("history", first(history, agent, "history"))
-        self.checkpoint_store = checked_part(
-            "checkpoint_store", first(checkpoint_store, runtime, "checkpoint_store")
-        )
+        store = first(checkpoint_store, runtime, "checkpoint_store")
+        self.checkpoint_store = checked_part("checkpoint_store", store)
         self.tracing_provider = checked_part("tracing_provider", tracing_provider)
         self.trace_writer = checked_part("trace_writer", trace_writer)
         self.recovery_policy = checked_part("recovery_policy", recovery_policy)
-        self.context_config = context_config or ContextConfig()
-        self.action_policy = first(
-            action_execution_policy, runtime, "action_execution_policy", ActionExecutionPolicy()
-        )
-        self.executor = ActionExecutor(self.tool_registry, self.action_policy)
-        """Runs batches of actions outside of a run; ``policy`` is the engine's own."""
-        self.approval_callback = approval_callback
         self.artifact_resolver = getattr(runtime, "artifact_resolver", None)
         self.auto_approve = auto_approve
         self.runtime = runtime

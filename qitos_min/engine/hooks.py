@@ -63,9 +63,7 @@ class EngineHook:
     def on_run_end(self, result: Any, engine: Any) -> None:
         """The run is over."""
 
-    def on_event(
-        self, event: RuntimeEvent, state: Any, record: StepRecord | None, engine: Any
-    ) -> None:
+    def on_event(self, event: RuntimeEvent, state: Any, record: Any, engine: Any) -> None:
         """Something was recorded."""
 
     def on_step_end(self, record: StepRecord, state: Any, engine: Any) -> None:

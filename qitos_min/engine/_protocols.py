@@ -253,16 +253,12 @@ def give_types(decision: Decision, specs: list[ToolSpec]) -> None:
     """Read texts as the JSON that the tools' schemas want, where they want no text."""
     schemas = {spec.name: spec.arguments_schema().get("properties", {}) for spec in specs}
     for action in decision.actions:
-        schema = schemas.get(action.name, {})
         for name, value in action.args.items():
-            if isinstance(value, str) and not _takes_text(schema.get(name, {})):
+            schema = schemas.get(action.name, {}).get(name, {})
+            kinds = [one.get("type", "string") for one in schema.get("anyOf", [schema])]
+            if isinstance(value, str) and not any("string" in kind for kind in kinds):
                 with suppress(ValueError, RecursionError):
                     action.args[name] = DECODER.decode(value.strip())
-
-
-def _takes_text(schema: dict[str, Any]) -> bool:
-    kinds = [one.get("type", "string") for one in schema.get("anyOf", [schema])]
-    return any("string" in kind for kind in kinds)
 
 
 _PROTOCOLS = (

@@ -101,11 +101,11 @@ def after(pattern: re.Pattern[str], text: str, start: int) -> int:
 def json_action(item: object, where: str) -> Action:
     """The action that an object spells; ParseError, which says ``where``, if it is none."""
     fields = item if isinstance(item, dict) else {}
-    names = (fields.get(key) for key in ("name", "tool", "action"))
-    name = next((n.strip() for n in names if isinstance(n, str) and n.strip()), None)
-    if name is None:
+    name = first_of(fields, "name", "tool", "action")
+    if not isinstance(name, str) or not name.strip():
         raise ParseError(f'{where} has no name, expected {{"name": ..., "args": ...}}')
-    return Action(name, args_of(name, first_of(fields, "args", "arguments", "action_input")))
+    args = args_of(name, first_of(fields, "args", "arguments", "action_input"))
+    return Action(name.strip(), args)
 
 
 def _arguments(text: str, start: int, name: str) -> tuple[dict[str, Any], int]:

@@ -18,6 +18,7 @@ from urllib.request import HTTPErrorProcessor, ProxyHandler, Request, build_open
 
 from .. import __version__
 from ..core._json import dumps
+from ..core._limits import check_count
 from ..engine._protocols import resolve_protocol
 from ..engine._replies import ModelError, may_pass, read_reply, server_error
 from ._stream import is_stream, response_from_events
@@ -25,7 +26,7 @@ from .base import Model
 
 __all__ = ["OpenAICompatibleModel"]
 
-_MAX_REPLY, _MAX_SHOWN = 16 * 1024 * 1024, 300
+_MAX_SHOWN = 300
 _FIRST_WAIT_S, _MAX_BACKOFF_S, _MAX_RETRY_AFTER_S = 0.5, 8.0, 60.0
 _URL = re.compile(
     r"""https?://(\[[0-9A-Fa-f:.]+\]|[\w-]+(\.[\w-]+)*\.?)(:(?P<port>[0-9]{1,5}))?(/[!"$->@-~]*)?""",
@@ -65,8 +66,7 @@ class OpenAICompatibleModel(Model):
         timeout = timeout if timeout_s is None else timeout_s
         if type(timeout) not in (int, float) or not 0 < timeout < math.inf:
             raise ValueError(f"timeout must be seconds above 0, got {timeout!r}")
-        if type(max_retries) is not int or max_retries < 0:
-            raise ValueError(f"max_retries must be an int >= 0, got {max_retries!r}")
+        check_count(max_retries, "max_retries", least=0)
         if base_url is None:
             base_url = os.environ.get("OPENAI_BASE_URL")
             api_key = os.environ.get("OPENAI_API_KEY") if api_key is None else api_key
@@ -134,8 +134,6 @@ class OpenAICompatibleModel(Model):
             else:  # Only the name: the text of an error of http.client quotes the server.
                 text = f"the connection to {self._url} broke: {type(reason).__name__}"
             return _Failure(text, retry=True)
-        if data is None:
-            return _Failure(f"the reply of {self._url} exceeds {_MAX_REPLY} bytes")
         return self._outcome(response, data)
 
     def _outcome(self, response: HTTPResponse, data: bytes) -> dict[str, Any] | _Failure:
@@ -153,13 +151,12 @@ class OpenAICompatibleModel(Model):
         try:
             found = response_from_events(data) if streamed else json.loads(data)
         except (ValueError, RecursionError) as error:
-            why = error if "json" in kind or streamed else f"its content type is {kind!r}"
-            return _Failure(f"the reply of {self._url} is not JSON: {why}, it starts with {text!r}")
+            text = f"is {kind!r} and not JSON: {error}, it starts with {text!r}"
+            return _Failure(f"the reply of {self._url} {text}")
         if streamed and found is None:
             return _Failure(f"the stream of {self._url} broke off", True, wait_s)
         if not isinstance(found, dict):
-            kind = type(found).__name__
-            return _Failure(f"the reply of {self._url} is {kind}, expected an object")
+            return _Failure(f"the reply of {self._url} is {type(found).__name__}, not an object")
         text, passing = ("", False) if found.get("choices") else server_error(found)
         if not text:
             return found
@@ -210,14 +207,12 @@ def _checked_url(url: object) -> str:
     raise ValueError(wrong if re.search("[@?#]", got) else f"{wrong}, got {got}")
 
 
-def _read(response: HTTPResponse, end: float) -> bytes | None:
-    """The body; None if it is too long. Raises TimeoutError and IncompleteRead."""
+def _read(response: HTTPResponse, end: float) -> bytes:
+    """The whole body; TimeoutError or IncompleteRead where it does not come."""
     data = bytearray()
     # read1 returns what is there, so that a dripping server meets the deadline.
     while chunk := response.read1(65536):
         data += chunk
-        if len(data) > _MAX_REPLY:
-            return None
         if time.monotonic() > end:
             raise TimeoutError
     declared = response.headers.get("Content-Length", "")

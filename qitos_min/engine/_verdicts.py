@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 from ..core._foreign import error_text, guarded
-from ..core.errors import ErrorCategory, QitosRuntimeError, StopReason
+from ..core.errors import ErrorCategory, StopReason
 from ..core.state import StateSchema
 from ._plain import plain
 from ._run import Run
@@ -53,36 +54,20 @@ def _keep_answer(run: Run) -> None:
 
 
 def _retry(run: Run, verdict: CriticResult) -> None:
-    """Take the answer back and patch next model call and state.
-
-    Only existing fields are set, and taken back if the state is then invalid.
-    """
+    """Take the answer back, and patch the next model call and fields that the state has."""
     run.retried, run.answer, state = True, None, run.state
     if getattr(state, "final_result", None) is not None:
         state.final_result = None
-    if isinstance(state, StateSchema):
-        state.stop_reason = None
     run.instruction_patch = verdict.instruction_patch
     run.modified_prompt = verdict.modified_prompt
-    patch = verdict.state_patch or {}
-    known = [f.name for f in fields(state)] if is_dataclass(state) else []
-    old = {name: getattr(state, name) for name in known if name in patch}
-    try:
-        for name in old:
-            setattr(state, name, _copied(patch[name]))
-        if isinstance(state, StateSchema):
-            state.validate()
-    except Exception:
-        for name, value in old.items():
-            setattr(state, name, value)
-        raise
-
-
-def _copied(value: Any) -> Any:
-    """New lists and dicts with the same things in them: a critic may reuse its own."""
-    if type(value) is dict:
-        return {key: _copied(item) for key, item in value.items()}
-    return [_copied(item) for item in value] if type(value) is list else value
+    for name in [f.name for f in fields(state)] if is_dataclass(state) else ():
+        if verdict.state_patch and name in verdict.state_patch:
+            value = verdict.state_patch[name]
+            # A critic may give the same patch again.
+            setattr(state, name, copy(value) if isinstance(value, (dict, list)) else value)
+    if isinstance(state, StateSchema):
+        state.stop_reason = None
+        state.validate()
 
 
 def check_stop(run: Run) -> bool:
@@ -114,7 +99,7 @@ def _reason_to_stop(run: Run) -> tuple[StopReason | None, Any]:
         own = state.stop_reason if isinstance(state, StateSchema) else None
         # What the agent set in this step, as with ``state.set_stop``.
         if own is not None and own != run.state_before.get("stop_reason"):
-            return _stop_reason(own, "the state's stop_reason"), None
+            return StopReason(own), None
         if run.seat.agent.should_stop(state):
             return StopReason.AGENT_CONDITION, None
     if env is not None and run.foreign(ErrorCategory.ENV, env.is_terminal, state, run.env_result):
@@ -126,15 +111,5 @@ def _reason_to_stop(run: Run) -> tuple[StopReason | None, Any]:
         given = given if isinstance(given, tuple) else (given,)
         stops, reason, detail = (*given, None, None)[:3]
         if stops:
-            source = type(criterion).__name__
-            return _stop_reason(reason or StopReason.AGENT_CONDITION, source), detail
+            return StopReason(reason or StopReason.AGENT_CONDITION), detail
     return None, None
-
-
-def _stop_reason(reason: Any, source: str) -> StopReason:
-    try:
-        return StopReason(reason)
-    except ValueError:
-        known = ", ".join(member.value for member in StopReason)
-        text = f"unknown stop reason {reason!r} of {source}; known: {known}"
-        raise QitosRuntimeError(text) from None

@@ -10,9 +10,8 @@ from ..core.agent_spec import AgentRegistry, AgentSpec
 from ..core.errors import StopReason
 from ..core.tool import BaseTool, ToolSpec
 from ..core.tool_result import ToolResult
-from ._parts import first
 from ._plain import plain
-from .engine import Engine
+from .engine import Engine, first
 from .states import RuntimeBudget, RuntimePhase
 
 __all__ = ["DelegateTool", "FanoutTool"]

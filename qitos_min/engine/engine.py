@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Generic
@@ -15,7 +16,6 @@ from ..core.decision import ActionT
 from ..core.task import Task, check_limits
 from ..core.tool_registry import ToolRegistry
 from ._handoff import TransferTool
-from ._parts import checked, checked_list, checked_part, first
 from ._protocols import Protocol, resolve_protocol
 from ._result import EngineResult, StepSummary
 from ._run import Run, Seat
@@ -23,10 +23,32 @@ from ._session import EngineSession
 from .action_executor import ActionExecutor
 from .cancellation import CancelMode, CancelToken
 from .critic import critic_name
+from .hooks import HOOK_METHODS
 from .states import ContextConfig, EngineConfig, RuntimeBudget
 from .stop_criteria import FinalResultCriteria
 
 __all__ = ["Engine", "EngineResult", "StepSummary"]
+
+_PLAIN = (str, bytes, int, float, os.PathLike, list, tuple, dict, set)
+# What a part is called, what a run uses of it (with ``|`` any will do), and which class a
+# path makes it of.
+_KINDS: dict[str, tuple[str, str, str]] = {
+    "agent": ("an AgentModule", "init_state decide reduce should_stop", ""),
+    "checkpoint_store": ("a checkpoint store", "append", "FileCheckpointStore"),
+    "critics": ("a Critic", "evaluate", ""),
+    "env": ("an Env", "setup reset observe step is_terminal teardown", "HostEnv"),
+    "history": ("a History", "append retrieve", ""),
+    "history_policy": ("a HistoryPolicy", "roles max_messages", ""),
+    "hooks": ("an EngineHook or have some of its methods", "|".join(HOOK_METHODS), ""),
+    "parser": ("a function or have parse()", "parse|__call__", ""),
+    "protocol": ("a Protocol or the name of one", "id system_prompt tools_argument parse", ""),
+    "recovery_policy": ("a RecoveryPolicy", "reset handle", ""),
+    "search": ("a Search", "expand score select prune backtrack", ""),
+    "stop_criteria": ("a StopCriteria", "should_stop", ""),
+    # A run reports it and asks nothing of it.
+    "tracing_provider": ("an object that traces", "", ""),
+    "trace_writer": ("a TraceWriter", "start write_event write_step finalize", "TraceWriter"),
+}
 
 
 class Engine(Generic[StateT, ObservationT, ActionT]):
@@ -251,3 +273,48 @@ def model_id(llm: Any) -> str:
     """The model's identifier: its ``model_id``, ``model`` or ``model_name``, else empty."""
     found = (getattr(llm, name, None) for name in ("model_id", "model", "model_name"))
     return next((name for name in found if isinstance(name, str) and name), "")
+
+
+def first(given: Any, source: Any, name: str, default: Any = None) -> Any:
+    """What was given, else what a source has under a name, else the default."""
+    found = getattr(source, name, None) if given is None else given
+    return default if found is None else found
+
+
+def checked(argument: str, value: Any, kind: type) -> Any:
+    """A value of a kind, or None; else a ``TypeError``."""
+    if value is None or isinstance(value, kind):
+        return value
+    raise TypeError(f"{argument} must be of type {kind.__name__}, got {type(value).__name__}")
+
+
+def checked_part(argument: str, part: Any, *, label: str = "") -> Any:
+    """A part that has what a run uses of it, or None; else a ``TypeError``."""
+    if part is None and argument != "agent":
+        return part
+    what, uses, maker = _KINDS[argument]
+    lacking = [
+        name
+        for name in uses.split()
+        if all(getattr(part, one, None) is None for one in name.split("|"))
+    ]
+    if not lacking and not isinstance(part, type if uses else _PLAIN):
+        return part
+    plain = isinstance(part, _PLAIN)
+    given = "a class" if isinstance(part, type) else type(part).__name__
+    text = f"{label or argument} must be {what}, got {brief(part) if plain else given}"
+    if maker and isinstance(part, (str, os.PathLike)):
+        text += f"; {maker}({brief(os.fspath(part))}) makes one"
+    elif not plain and given != "a class" and "|" not in uses:
+        text += f", which lacks {', '.join(lacking)}"
+    raise TypeError(text)
+
+
+def checked_list(argument: str, parts: Any, *, kind: str = "") -> list[Any]:
+    """A new list of such parts; a ``TypeError`` for any other value but None."""
+    if not isinstance(parts, (list, tuple, type(None))):
+        raise TypeError(f"{argument} must be a list, got {type(parts).__name__}")
+    return [
+        checked_part(kind or argument, part, label=f"{argument}[{index}]")
+        for index, part in enumerate(parts or ())
+    ]

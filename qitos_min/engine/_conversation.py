@@ -23,11 +23,12 @@ _NOT_IN_NAMES = re.compile("[^a-zA-Z0-9_-]")
 
 def recorded_calls(actions: Iterable[Action]) -> list[dict[str, Any]]:
     """Actions as the ``tool_calls`` of a message, in the chat API's form."""
-    named = [(a.action_id, a.name.replace(".", "__dot__"), dumps(a.args)) for a in actions]
-    return [
-        {"id": own, "type": "function", "function": {"name": name, "arguments": args}}
-        for own, name, args in named
-    ]
+    calls = []
+    for action in actions:
+        name = _NOT_IN_NAMES.sub("_", action.name.replace(".", "__dot__"))[:64]
+        function = {"name": name, "arguments": dumps(action.args)}
+        calls.append({"id": action.action_id, "type": "function", "function": function})
+    return calls
 
 
 def calls_of(message: HistoryMessage) -> list[tuple[str, str]]:
@@ -130,9 +131,7 @@ class _Turns:
         self.sent.append(said)
         for call, result in zip(calls, results):
             own = self._fresh(call["id"])
-            name = _NOT_IN_NAMES.sub("_", call["function"]["name"])[:64]
-            function = {**call["function"], "name": name}
-            said["tool_calls"].append({**call, "id": own, "function": function})
+            said["tool_calls"].append({**call, "id": own})
             told = {"role": "tool", "content": _text(result.content), "tool_call_id": own}
             self.sent.append(told)
 

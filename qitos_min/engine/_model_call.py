@@ -37,24 +37,26 @@ def decide_with_model(run: Run) -> tuple[Decision, str]:
     run.emit(RuntimePhase.DECIDE, stage="model_input", messages=plain(messages))
     for last in (False, True):
         run.record.parser_fallback_used = last
-        said = ""
+        said, cut = "(a reply that cannot be read)", None
         try:
             try:
                 reply = _call(run, messages, tools)
             except EmptyReplyError:
                 reply = _call(run, messages, tools)
-            said = reply.text.strip()
-            parsed = _parsed(run, reply)
-            break
+            said, cut = reply.text.strip() or said, reply.cut
+            parsed = _read(run, reply)
+            # What was finished before the cut is decided.
+            if parsed.more or not cut:
+                break
+            problem: Exception = CutReplyError(cut)
         except (ParseError, CutReplyError) as error:
-            said = said or "(a reply that cannot be read)"
-            run.record.parser_attempts.append({"error": str(error), "text": said})
-            if last:
-                raise
-            again = f"That reply cannot be used: {error}. Try again."
-            if isinstance(error, CutReplyError):
-                again += " Keep it short."
-            messages += [{"role": "assistant", "content": said}, {"role": "user", "content": again}]
+            problem = CutReplyError(cut) if cut else error
+        run.record.parser_attempts.append({"error": str(problem), "text": said})
+        if last:
+            raise problem
+        again = f"That reply cannot be used: {problem}. Try again."
+        again += " Keep it short." if isinstance(problem, CutReplyError) else ""
+        messages += [{"role": "assistant", "content": said}, {"role": "user", "content": again}]
     give_types(parsed.decision, specs)
     return parsed.decision, parsed.said
 
@@ -74,19 +76,6 @@ def _call(run: Run, messages: list[dict[str, Any]], tools: Any) -> ModelReply:
     reply = read_reply(raw)
     run.record.native_tool_call_used = bool(reply.tool_calls)
     return reply
-
-
-def _parsed(run: Run, reply: ModelReply) -> Parsed:
-    """What a reply decides; a reply that was cut decides only what it had finished."""
-    try:
-        parsed = _read(run, reply)
-    except ParseError:
-        if reply.cut:
-            raise CutReplyError(reply.cut) from None
-        raise
-    if reply.cut and not parsed.more:
-        raise CutReplyError(reply.cut)
-    return parsed
 
 
 def _read(run: Run, reply: ModelReply) -> Parsed:

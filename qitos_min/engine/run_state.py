@@ -74,16 +74,16 @@ class RunState:
         ``context_serializer`` is given ``state_data``; what it returns is kept in its
         place, and is for a ``context_deserializer`` to read.
         """
-        own = {f.name: getattr(self, f.name) for f in fields(self)}
-        via, state = "strict JSON", self.state_data
-        if context_serializer is not None:
-            via, own["state_data"] = "context_serializer", context_serializer(state)
-        meta = {
-            "original_type": self.state_type or type(state).__name__,
-            "serialized_via": via,
-            "requires_deserializer": context_serializer is not None,
+        document = {f.name: getattr(self, f.name) for f in fields(self)}
+        document = {"$schemaVersion": document.pop("schema_version"), **document}
+        converts = context_serializer is not None
+        document["_serialization_meta"] = {
+            "original_type": self.state_type or type(self.state_data).__name__,
+            "serialized_via": "context_serializer" if converts else "strict JSON",
+            "requires_deserializer": converts,
         }
-        document = {"$schemaVersion": own.pop("schema_version"), **own, "_serialization_meta": meta}
+        if context_serializer is not None:
+            document["state_data"] = context_serializer(self.state_data)
         return dumps(document, indent=2 if pretty else None)
 
     @classmethod

@@ -122,8 +122,8 @@ CALLS = {
         "content": [
             {"type": "thinking", "thinking": "hm", "text": "hm"},
             {"type": "text", "text": "I look."},
-            {"type": "tool_use", "id": "t", "name": "look", "input": {"name": "a"}},
-        ]
+        ],
+        "tool_calls": [{"function": FUNCTION}],
     },
     "two choices": {
         "choices": [

@@ -106,16 +106,16 @@ BAD_REPLIES = {
         {"error": 1},
         "the model answered with an error: 1",
     ),
-    "no choices": ({"choices": []}, "the chat response has no choices[0].message"),
+    "no choices": ({"choices": []}, "the model's reply is empty (finish_reason None)"),
     "odd choices": (
         {"choices": {"0": 1}},
-        "the chat response has no choices[0].message",
+        "the model's reply is empty (finish_reason None)",
     ),
     "no message": (
         {"choices": [{"index": 0}]},
-        "the chat response has no choices[0].message",
+        "the model's reply is empty (finish_reason None)",
     ),
-    "no choice": ({"choices": None}, "the chat response has no choices[0].message"),
+    "no choice": ({"choices": None}, "the model's reply is empty (finish_reason None)"),
     "error in a choice": (
         {"choices": [{"error": {"code": 400, "message": "too long"}}]},
         "the model answered with an error 400: too long",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core._shorten import shortened
 from ..core.agent_spec import AgentSpec, ContextStrategy
 from ..core.history import HistoryMessage
 from ..core.tool import BaseTool, ToolSpec
@@ -21,9 +22,8 @@ def filtered(
     """Return the messages that arrive: all, a summary and 3 rounds, or none."""
     if strategy is ContextStrategy.ISOLATED:
         return []
-    if strategy is ContextStrategy.FULL:
-        return last_rounds(messages, max_rounds)
-    recent = last_rounds(messages, _SUMMARY_ROUNDS)
+    full = strategy is ContextStrategy.FULL
+    recent = messages if full else last_rounds(messages, _SUMMARY_ROUNDS)
     older = messages[: len(messages) - len(recent)]
     kept = last_rounds(recent, max_rounds)
     return [_summary(older), *kept] if older else kept
@@ -59,9 +59,7 @@ def _summary(messages: list[HistoryMessage]) -> HistoryMessage:
     for message in messages:
         calls = (f"{name}({args})" for name, args in calls_of(message))
         told = " ".join(" ".join(filter(None, [message.content, *calls])).split())
-        if len(told) > _SUMMARY_CHARS:
-            told = told[: _SUMMARY_CHARS - 3] + "..."
-        lines.append(f"- step {message.step_id}, {message.role}: {told}")
+        lines.append(f"- step {message.step_id}, {message.role}: {shortened(told, _SUMMARY_CHARS)}")
     metadata = {"summary": len(messages)}
     return HistoryMessage("user", "\n".join(lines), messages[-1].step_id, metadata)
 
@@ -92,12 +90,8 @@ class TransferTool(BaseTool):
     """``transfer_to_<name>``: the run goes on with that agent after this step."""
 
     def __init__(self, spec: AgentSpec) -> None:
-        super().__init__(
-            ToolSpec(
-                name=spec.handoff_tool_name,
-                description=f"Hand the task over to {spec.name}: {spec.description}",
-            )
-        )
+        text = f"Hand the task over to {spec.name}: {spec.description}"
+        super().__init__(ToolSpec(spec.handoff_tool_name, text))
         self._target = spec.name
 
     def execute(

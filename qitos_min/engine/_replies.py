@@ -81,7 +81,8 @@ def read_reply(value: object) -> ModelReply:
     raw = response_of(value)
     choices = objects(raw["choices"]) if "choices" in raw else [{"message": raw, **raw}]
     # Some gateways put the text and the calls of one reply in two choices.
-    choice = next((one for one in choices if _calls_in(_message(one))), (*choices, {})[0])
+    calling = [one for one in choices if _calls_in(_message(one))]
+    choice = (*calling, *choices, {})[0]
     message = _message(choice)
     text, calls = _text_in(message.get("content")), _calls_in(message)
     finish = first_of(choice, "finish_reason", "stop_reason", "done_reason")
@@ -100,8 +101,6 @@ def read_reply(value: object) -> ModelReply:
             raise kind(f"the model answered with {error}")
     if cut:
         raise CutReplyError(cut)
-    if "choices" in raw and not message:
-        raise EmptyReplyError("the chat response has no choices[0].message")
     if "choices" not in raw and message.keys().isdisjoint(("content", "tool_calls")):
         raise ModelError(
             f"the model returned a dict with the keys {list(raw)!r:.200}, "
@@ -124,8 +123,7 @@ def objects(value: object) -> list[dict[str, Any]]:
 
 
 def _message(choice: dict[str, Any]) -> dict[str, Any]:
-    message = choice.get("message")
-    return message if isinstance(message, dict) else {}
+    return (*objects(choice.get("message")), {})[0]
 
 
 def _text_in(content: object) -> str:
@@ -139,24 +137,23 @@ def _text_in(content: object) -> str:
 
 
 def _calls_in(message: dict[str, Any]) -> list[Any]:
-    """The calls of a message, in the current form, the older one or as parts."""
+    """The calls of a message, in the current form or the older one."""
     calls = message.get("tool_calls")
     if calls:
         return calls if isinstance(calls, list) else [calls]
-    parts = [p for p in objects(message.get("content")) if p.get("type") == "tool_use"]
-    return objects(message.get("function_call")) or parts
+    return objects(message.get("function_call"))
 
 
 def _action(index: int, call: Any) -> Action:
     call = call if isinstance(call, dict) else {}
-    entry = first_of(call, "function") or call
+    entry = (*objects(call.get("function")), call)[0]
     name, own = entry.get("name"), call.get("id")
     # Templates of some servers leave a control token behind the name.
     name = name.split("<|")[0].strip() if isinstance(name, str) else ""
     if not name:
         raise ParseError(f"tool_calls[{index}] has no function name")
     name = name.replace("__dot__", ".")
-    args = args_of(name, first_of(entry, "arguments", "args", "input", "parameters"))
+    args = args_of(name, first_of(entry, "arguments", "args", "parameters"))
     return Action(name, args, action_id=own if isinstance(own, str) else None)
 
 

@@ -47,10 +47,9 @@ def conversation(
     view: str,
     write: Callable[[list[tuple[str, str]]], str] | None,
 ) -> list[dict[str, Any]]:
-    """The messages of a request, from the recorded ones and what is to be seen now.
+    """The messages of a request, from the recorded ones and ``view``, which is to be answered.
 
-    ``view`` is what the model is to answer. ``write`` turns calls into text; None
-    means that calls and results are sent in the chat API's own form.
+    ``write`` turns calls into text; None sends calls and results in the chat API's own form.
     """
     turns, systems, begun = _Turns(), [system], None
     exchanges: list[tuple[HistoryMessage, list[HistoryMessage]]] = [

@@ -38,11 +38,8 @@ def last_rounds(messages: list[HistoryMessage], most: int | None) -> list[Histor
 
 
 def rounds_of(messages: list[HistoryMessage]) -> list[list[HistoryMessage]]:
-    """Return the messages by rounds.
-
-    A round begins with another step, or where a message follows what was decided: a
-    history may hold the steps of earlier runs too, so ids alone do not tell.
-    """
+    """Return the messages by rounds: a step each, or what was decided and its results."""
+    # A history may hold the steps of earlier runs too, so ids alone do not tell.
     rounds: list[list[HistoryMessage]] = []
     for message in messages:
         before = rounds[-1][-1] if rounds else None
@@ -65,10 +62,9 @@ def _summary(messages: list[HistoryMessage]) -> HistoryMessage:
 
 
 def handed_over(state: Any, spec: AgentSpec, task: str) -> Any:
-    """Return the state that the next agent begins with.
+    """Return the state that the next agent begins with: the same, or as its spec adapts it.
 
-    The same state goes on, unless the spec adapts it or names the only fields
-    to share: then the next agent's own state begins with these.
+    Where the spec names the only fields to share, the agent's own state begins with these.
     """
     context = spec.context
     if spec.state_adapter is not None:

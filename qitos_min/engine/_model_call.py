@@ -23,9 +23,8 @@ from .states import RuntimePhase
 def decide_with_model(run: Run) -> tuple[Decision, str]:
     """Ask the model of the agent at work what to do; what it said is told too.
 
-    A reply that cannot be parsed or is not whole is fed back once with the reason;
-    what is wrong then is raised as ``ParseError`` or ``ModelError``. No model, or one
-    that answers twice with nothing, is a ``ModelError``.
+    A reply that cannot be parsed or is not whole is fed back once with the reason; an empty
+    one is asked for again. What is wrong then is raised as ``ParseError`` or ``ModelError``.
     """
     seat = run.seat
     if seat.llm is None:

@@ -114,12 +114,10 @@ class Protocol:
         return "\n\n".join(part for part in (base, listed, self.form) if part)
 
     def tools_argument(self, tools: Iterable[ToolSpec]) -> list[dict[str, Any]] | None:
-        """The ``tools=`` of a chat request; None without tools or native calls.
-
-        A dot, which the chat API refuses in a name, is sent as ``__dot__``.
-        """
+        """The ``tools=`` of a chat request; None without tools or native calls."""
         if self.form is not None:
             return None
+        # The chat API refuses a dot in a name.
         functions = [
             {"name": name, "description": spec.description, "parameters": plain(_schema(spec))}
             for spec in tools
@@ -150,9 +148,9 @@ class Protocol:
 
 
 def resolve_protocol(name: str | None, llm: object = None) -> Protocol:
-    """The protocol called ``name``; without a name the one ``llm.protocol`` names.
+    """The protocol of a name, else of ``llm.protocol``, else ``react_text_v1``.
 
-    Without either it is ``react_text_v1``. Raises ValueError for an unknown name.
+    Raises ValueError for an unknown name.
     """
     own = getattr(llm, "protocol", None)
     wanted = name if name is not None else own if isinstance(own, str) else "react_text_v1"
@@ -230,10 +228,7 @@ def _actions(value: dict[str, Any]) -> list[Action]:
 
 
 def _read_xml(text: str) -> tuple[Decision, int]:
-    """The first ``<decision>`` in the text, or what belongs into one, standing alone.
-
-    Arguments are texts, whose types ``give_types`` finds in the tools' schemas.
-    """
+    """The first ``<decision>`` in the text, or what belongs into one, standing alone."""
     found = _XML_DECISION.search(text)
     head, body = (found[1], found[2] or "") if found else ("", text)
     said = _XML_TEXT.findall(_XML_ACTION.sub("", body))

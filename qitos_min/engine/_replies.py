@@ -58,10 +58,7 @@ class ModelReply(NamedTuple):
 
 
 def response_of(value: object) -> dict[str, Any]:
-    """What a model returned as strict JSON values; text becomes ``{"content": text}``.
-
-    Raises EmptyReplyError for None and ModelError for what is neither text nor an object.
-    """
+    """What a model returned as strict JSON values; text becomes ``{"content": text}``."""
     raw = {"content": value} if isinstance(value, str) else value
     if isinstance(raw, Mapping) or hasattr(raw, "model_dump"):
         raw = plain(raw)
@@ -74,9 +71,8 @@ def response_of(value: object) -> dict[str, Any]:
 def read_reply(value: object) -> ModelReply:
     """What a model returned: text, a chat response or one message of it.
 
-    Raises ModelError for any other value, EmptyReplyError for an empty reply,
-    CutReplyError for one that ended before it said anything, ParseError for a tool
-    call without a name or with arguments that cannot be read.
+    Raises EmptyReplyError for an empty reply, CutReplyError for one that ended before it
+    said anything, ParseError for a call that cannot be read, ModelError for other values.
     """
     raw = response_of(value)
     choices = objects(raw["choices"]) if "choices" in raw else [{"message": raw, **raw}]
@@ -158,10 +154,7 @@ def _action(index: int, call: Any) -> Action:
 
 
 def args_of(name: str, value: object) -> dict[str, Any]:
-    """Arguments as an object: given as one, as its JSON text, or not at all.
-
-    Some servers encode the text again, once or twice.
-    """
+    """Arguments given as an object, as its JSON text (encoded again by some), or not at all."""
     while isinstance(value, str):
         try:
             value = DECODER.decode(value.strip() or "{}")
@@ -191,10 +184,7 @@ def _count(value: Any) -> int:
 
 
 def server_error(body: dict[str, Any]) -> tuple[str, bool]:
-    """The error in a body that came as a success, and whether asking again may help.
-
-    The text is empty where there is none.
-    """
+    """The error in a body that came as a success, or "", and whether asking again may help."""
     error = body.get("error")
     fields = error if isinstance(error, dict) else {"message": error}
     if not any(fields.values()):

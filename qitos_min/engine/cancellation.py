@@ -28,17 +28,13 @@ class CancelToken:
         self._lock = threading.RLock()
         self.watched: set[Callable[[], None]] = set()
         """What is called when ``immediate`` is asked for, by the thread that asks."""
-        self._mode: CancelMode | None = None
-
-    @property
-    def mode(self) -> CancelMode | None:
+        self.mode: CancelMode | None = None
         """What was asked for, or None."""
-        return self._mode
 
     @property
     def is_cancel_requested(self) -> bool:
         """Whether anything was asked for."""
-        return self._mode is not None
+        return self.mode is not None
 
     def cancel(self, mode: CancelMode | str = CancelMode.IMMEDIATE) -> None:
         """Ask to stop; an unknown mode is a ``ValueError`` naming the modes."""
@@ -48,8 +44,8 @@ class CancelToken:
             known = ", ".join(m.value for m in CancelMode if m is not CancelMode.NONE)
             raise ValueError(f"unknown cancel mode {mode!r}; known: {known}") from None
         with self._lock:
-            if wanted is not CancelMode.NONE and self._mode is not CancelMode.IMMEDIATE:
-                self._mode = wanted
+            if wanted is not CancelMode.NONE and self.mode is not CancelMode.IMMEDIATE:
+                self.mode = wanted
         if wanted is CancelMode.IMMEDIATE:
             for wake in list(self.watched):
                 wake()
@@ -59,4 +55,4 @@ class CancelToken:
     def clear(self) -> None:
         """Take the request back."""
         with self._lock:
-            self._mode = None
+            self.mode = None

@@ -118,10 +118,9 @@ class DelegateTool(BaseTool):
 
 
 class FanoutTool(BaseTool):
-    """``fanout``: runs a task by each of several agents, as ``DelegateTool`` does.
+    """``fanout``: tasks for several agents, whose outputs or errors it lists in their order.
 
-    The output is the list of their outputs, in the order of the tasks; one that failed
-    has its error there, and fails the call only when all of them did.
+    Each runs as by ``DelegateTool``; the call fails when all of them did.
     """
 
     in_calling_thread = True

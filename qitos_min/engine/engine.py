@@ -60,10 +60,7 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
     """
 
     max_handoffs = 10
-    """Handoffs in one run; one more is a failure.
-
-    Handing the run on in a circle in which nobody did anything is one at once.
-    """
+    """Handoffs in one run; one more is a failure, and so is a circle in which nobody acts."""
 
     def __init__(
         self,

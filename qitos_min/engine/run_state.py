@@ -71,8 +71,7 @@ class RunState:
     ) -> str:
         """Return the document as strict JSON text.
 
-        ``context_serializer`` is given ``state_data``; what it returns is kept in its
-        place, and is for a ``context_deserializer`` to read.
+        What ``context_serializer`` makes of ``state_data`` takes its place.
         """
         document = {f.name: getattr(self, f.name) for f in fields(self)}
         document = {"$schemaVersion": document.pop("schema_version"), **document}

@@ -310,6 +310,7 @@ def test_proxy_settings_do_not_hide_the_callers_own_machine(monkeypatch):
         assert make(server).call_raw(ASK) == chat("hi")
 
 
+ONE_LINE = "api_key must be one line of printable ASCII; an address is given as base_url="
 SHAPE = "base_url must be http(s)://host[:port][/path] without user, query or fragment"
 
 
@@ -329,9 +330,9 @@ SHAPE = "base_url must be http(s)://host[:port][/path] without user, query or fr
         ({"base_url": 5}, f"{SHAPE}, got int"),
         (
             {"api_key": "https://h/v1", "base_url": "sk-secret"},
-            "api_key is an address; give that as base_url=",
+            ONE_LINE,
         ),
-        ({"api_key": "http://h/v1"}, "api_key is an address; give that as base_url="),
+        ({"api_key": "http://h/v1"}, ONE_LINE),
         ({"base_url": ""}, f"{SHAPE}, got ''"),
         ({"base_url": "api.example/v1"}, f"{SHAPE}, got 'api.example/v1'"),
         ({"base_url": "ftp://h/v1"}, f"{SHAPE}, got 'ftp://h/v1'"),
@@ -357,7 +358,7 @@ SHAPE = "base_url must be http(s)://host[:port][/path] without user, query or fr
         ({"api_key": b"se"}, "api_key must be text or None, got bytes"),
     ]
     + [
-        ({"api_key": key}, "api_key must be one line of printable ASCII characters")
+        ({"api_key": key}, ONE_LINE)
         for key in ("secret\nx: y", "secr\x00et", "sécret", "密钥")
     ],
 )

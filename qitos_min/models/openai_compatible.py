@@ -146,7 +146,8 @@ class OpenAICompatibleModel(Model):
                 text = f"redirects are not followed, this one leads to {target!r}"
             return _Failure(f"HTTP {status} from {self._url}: {text}", may_pass(status), wait_s)
         kind = headers.get("Content-Type") or "none"
-        streamed = _is_stream(data, kind)
+        events = "event-stream" in kind or re.search(rb"^data:", data, re.MULTILINE)
+        streamed = events and data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"[")
         try:
             found = _response_from_events(data) if streamed else json.loads(data)
         except (ValueError, RecursionError) as error:
@@ -187,11 +188,11 @@ def _checked_key(key: object) -> str:
     if key is not None and not isinstance(key, str):
         raise ValueError(f"api_key must be text or None, got {type(key).__name__}")
     key = (key or "").strip()
-    if not key.isascii() or not key.isprintable():
-        raise ValueError("api_key must be one line of printable ASCII characters")
-    if key.startswith(("http://", "https://")):
-        raise ValueError("api_key is an address; give that as base_url=")
-    return key
+    if key.isascii() and key.isprintable() and "://" not in key:
+        return key
+    raise ValueError(
+        "api_key must be one line of printable ASCII; an address is given as base_url="
+    )
 
 
 def _checked_url(url: object) -> str:
@@ -232,18 +233,8 @@ def _retry_after(text: str) -> float | None:
     return min(max(wait_s, 0.0), _MAX_RETRY_AFTER_S)
 
 
-# Events, for servers that stream unasked
-
-
-def _is_stream(data: bytes, kind: str) -> bool:
-    """Whether a body of the content type ``kind`` is a stream of events."""
-    start = data[:64].lstrip(b"\xef\xbb\xbf \t\r\n")
-    events = "event-stream" in kind or start.startswith((b"data:", b"event:", b": "))
-    return events and not start.startswith((b"{", b"["))
-
-
 def _response_from_events(data: bytes) -> dict[str, Any] | None:
-    """The response in the events, None when it breaks off; ValueError for what is not JSON."""
+    """The response in the events of a server that streams unasked; None when it breaks off."""
     response: dict[str, Any] = {}
     choice: dict[str, Any] = {"index": 0, "finish_reason": None}
     message: dict[str, Any] = {"role": "assistant"}

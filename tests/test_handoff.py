@@ -506,8 +506,7 @@ def test_an_agent_that_is_none_is_a_recorded_failure():
     engine = Engine(member("a", to("worker")), agent_registry=registry)
     result = play(engine)
     assert result.failure["message"] == (
-        "agent must be an AgentModule, got object,"
-        " which lacks init_state, decide, reduce, should_stop"
+        "agent must be an AgentModule with init_state, decide, reduce, should_stop, got object"
     )
     assert RuntimePhase.HANDOFF_START not in [event.phase for event in result.events]
 

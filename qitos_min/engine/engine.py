@@ -30,24 +30,21 @@ from .stop_criteria import FinalResultCriteria
 __all__ = ["Engine", "EngineResult", "StepSummary"]
 
 _PLAIN = (str, bytes, int, float, os.PathLike, list, tuple, dict, set)
-# What a part is called, what a run uses of it (with ``|`` any will do), and which class a
-# path makes it of.
-_KINDS: dict[str, tuple[str, str, str]] = {
-    "agent": ("an AgentModule", "init_state decide reduce should_stop", ""),
-    "checkpoint_store": ("a checkpoint store", "append", "FileCheckpointStore"),
-    "critics": ("a Critic", "evaluate", ""),
-    "env": ("an Env", "setup reset observe step is_terminal teardown", "HostEnv"),
-    "history": ("a History", "append retrieve", ""),
-    "history_policy": ("a HistoryPolicy", "roles max_messages", ""),
-    "hooks": ("an EngineHook or have some of its methods", "|".join(HOOK_METHODS), ""),
-    "parser": ("a function or have parse()", "parse|__call__", ""),
-    "protocol": ("a Protocol or the name of one", "id system_prompt tools_argument parse", ""),
-    "recovery_policy": ("a RecoveryPolicy", "reset handle", ""),
-    "search": ("a Search", "expand score select prune backtrack", ""),
-    "stop_criteria": ("a StopCriteria", "should_stop", ""),
-    # A run reports it and asks nothing of it.
-    "tracing_provider": ("an object that traces", "", ""),
-    "trace_writer": ("a TraceWriter", "start write_event write_step finalize", "TraceWriter"),
+# What a part is called, and what a run uses of it; with ``|`` any of that will do.
+_KINDS = {
+    "agent": ("an AgentModule", "init_state decide reduce should_stop"),
+    "checkpoint_store": ("a checkpoint store, as FileCheckpointStore(folder),", "append"),
+    "critics": ("a Critic", "evaluate"),
+    "env": ("an Env, as HostEnv(folder),", "setup reset observe step is_terminal teardown"),
+    "history": ("a History", "append retrieve"),
+    "history_policy": ("a HistoryPolicy", "roles max_messages"),
+    "hooks": ("an EngineHook or have some of its methods", "|".join(HOOK_METHODS)),
+    "parser": ("a function or have parse()", "parse|__call__"),
+    "protocol": ("a Protocol or the name of one", "id system_prompt tools_argument parse"),
+    "recovery_policy": ("a RecoveryPolicy", "reset handle"),
+    "search": ("a Search", "expand score select prune backtrack"),
+    "stop_criteria": ("a StopCriteria", "should_stop"),
+    "trace_writer": ("a TraceWriter(folder)", "start write_event write_step finalize"),
 }
 
 
@@ -120,7 +117,7 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
         self.history = checked_part("history", first(history, agent, "history"))
         store = first(checkpoint_store, runtime, "checkpoint_store")
         self.checkpoint_store = checked_part("checkpoint_store", store)
-        self.tracing_provider = checked_part("tracing_provider", tracing_provider)
+        self.tracing_provider = tracing_provider
         self.trace_writer = checked_part("trace_writer", trace_writer)
         self.recovery_policy = checked_part("recovery_policy", recovery_policy)
         self.artifact_resolver = getattr(runtime, "artifact_resolver", None)
@@ -287,24 +284,14 @@ def checked(argument: str, value: Any, kind: type) -> Any:
 
 def checked_part(argument: str, part: Any, *, label: str = "") -> Any:
     """A part that has what a run uses of it, or None; else a ``TypeError``."""
-    if part is None and argument != "agent":
+    what, uses = _KINDS[argument]
+    has = [any(getattr(part, n, None) is not None for n in one.split("|")) for one in uses.split()]
+    if all(has) and not isinstance(part, type) or part is None and argument != "agent":
         return part
-    what, uses, maker = _KINDS[argument]
-    lacking = [
-        name
-        for name in uses.split()
-        if all(getattr(part, one, None) is None for one in name.split("|"))
-    ]
-    if not lacking and not isinstance(part, type if uses else _PLAIN):
-        return part
-    plain = isinstance(part, _PLAIN)
-    given = "a class" if isinstance(part, type) else type(part).__name__
-    text = f"{label or argument} must be {what}, got {brief(part) if plain else given}"
-    if maker and isinstance(part, (str, os.PathLike)):
-        text += f"; {maker}({brief(os.fspath(part))}) makes one"
-    elif not plain and given != "a class" and "|" not in uses:
-        text += f", which lacks {', '.join(lacking)}"
-    raise TypeError(text)
+    got = brief(part) if isinstance(part, _PLAIN) else type(part).__name__
+    got = "a class" if isinstance(part, type) else got
+    needs = "" if "|" in uses else f" with {', '.join(uses.split())}"
+    raise TypeError(f"{label or argument} must be {what}{needs}, got {got}")
 
 
 def checked_list(argument: str, parts: Any, *, kind: str = "") -> list[Any]:

@@ -117,7 +117,6 @@ CALLS = {
     "one call, no list": {"tool_calls": {"function": FUNCTION}},
     "no function": {"tool_calls": [{"id": "c", **FUNCTION}]},
     "null function": {"tool_calls": [{"id": 7, "function": None, **FUNCTION}]},
-    "control token": {"tool_calls": [{"function": {**FUNCTION, "name": "look<|channel|>json"}}]},
     "parts": {
         "content": [
             {"type": "thinking", "thinking": "hm", "text": "hm"},
@@ -170,7 +169,6 @@ EMPTY = {
     "none": None,
     "error that passes": {"error": {"message": "slow", "code": 429}},
     "status as text": {"error": {"message": "slow", "code": "503"}},
-    "status as word": {"error": {"message": "slow", "type": "overloaded_error"}},
     "error in the choice": {"choices": [{"error": {"code": 502}, "message": {"content": ""}}]},
 }
 
@@ -299,7 +297,6 @@ def test_no_usage_counts_nothing(usage):
 @pytest.mark.parametrize(
     "more",
     [
-        {"choices": [{"message": {"content": "done"}, "usage": {"total_tokens": 9}}]},
         {"message": {"content": "done"}, "prompt_eval_count": 4, "eval_count": 5},
         {"content": "done", "usage": {"input_tokens": 4.0, "output_tokens": 5}},
     ],
@@ -412,7 +409,6 @@ FAULTS = {
     "429": Reply({"error": {"code": 429, "message": "slow"}}),
     "429 as text": Reply({"error": {"code": "429", "message": "slow"}}),
     "503 beside no choices": Reply({"error": {"code": 503, "message": "x"}, "choices": []}),
-    "overloaded": Reply({"type": "error", "error": {"type": "overloaded_error", "message": "x"}}),
 }
 
 

@@ -20,7 +20,6 @@ _CUT = re.compile(
     "length|max_|filter|safety|recitation|blocklist|prohibited|spii|error|abort|malformed|exceeded",
     re.I,
 )
-_PASSING = re.compile("rate.?limit|too.?many|overloaded|unavailable|timeout|server.?error", re.I)
 
 
 class ModelError(QitosRuntimeError):
@@ -144,11 +143,9 @@ def _action(index: int, call: Any) -> Action:
     call = call if isinstance(call, dict) else {}
     entry = (*objects(call.get("function")), call)[0]
     name, own = entry.get("name"), call.get("id")
-    # Templates of some servers leave a control token behind the name.
-    name = name.split("<|")[0].strip() if isinstance(name, str) else ""
-    if not name:
+    if not isinstance(name, str) or not name.strip():
         raise ParseError(f"tool_calls[{index}] has no function name")
-    name = name.replace("__dot__", ".")
+    name = name.strip().replace("__dot__", ".")
     args = args_of(name, first_of(entry, "arguments", "args", "parameters"))
     return Action(name, args, action_id=own if isinstance(own, str) else None)
 
@@ -168,8 +165,7 @@ def args_of(name: str, value: object) -> dict[str, Any]:
 
 def usage_of(raw: dict[str, Any]) -> int:
     """The tokens that a response was paid with, 0 where it names none."""
-    holders = (raw, *objects(raw.get("choices")))
-    counts = next((h["usage"] for h in holders if objects(h.get("usage"))), raw)
+    counts = (*objects(raw.get("usage")), raw)[0]
     sent = first_of(counts, "prompt_tokens", "input_tokens", "prompt_eval_count")
     received = first_of(counts, "completion_tokens", "output_tokens", "eval_count")
     return _count(counts.get("total_tokens")) or _count(sent) + _count(received)
@@ -191,12 +187,10 @@ def server_error(body: dict[str, Any]) -> tuple[str, bool]:
         return "", False
     said = fields.get("message")
     said = said if isinstance(said, str) and said else dumps(error)
-    named = [fields.get(name) for name in ("code", "status", "status_code", "type")]
-    status = next((n for n in map(_count, named) if 100 <= n < 600), None)
-    if status is not None:
-        return f"an error {status}: {said:.300}", may_pass(status)
-    words = " ".join(word for word in named if isinstance(word, str))
-    return f"an error: {said:.300}", bool(_PASSING.search(words))
+    named = (fields.get(name) for name in ("code", "status", "status_code"))
+    status = next((n for n in map(_count, named) if 100 <= n < 600), 0)
+    number = f" {status}" if status else ""
+    return f"an error{number}: {said:.300}", may_pass(status)
 
 
 def may_pass(status: int) -> bool:

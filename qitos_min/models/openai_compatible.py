@@ -28,7 +28,8 @@ __all__ = ["OpenAICompatibleModel"]
 _MAX_SHOWN = 300
 _FIRST_WAIT_S, _MAX_BACKOFF_S, _MAX_RETRY_AFTER_S = 0.5, 8.0, 60.0
 _URL = re.compile(
-    r"""https?://(\[[0-9A-Fa-f:.]+\]|[\w-]+(\.[\w-]+)*\.?)(:(?P<port>[0-9]{1,5}))?(/[!"$->@-~]*)?""",
+    r"https?://(\[[0-9A-Fa-f:.]+\]|[\w-]+(\.[\w-]+)*\.?)"
+    r"""(:(?P<port>[0-9]{1,5}))?(/[!"$->@-~]*)?""",
     re.ASCII,
 )
 

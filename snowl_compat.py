@@ -173,10 +173,10 @@ _KINDS: "dict[str, tuple[type | None, str, _Row, Any]]" = {
     "list[Issue]": (None, "issues", _ISSUES, []),
     "Any": (None, "JSON", {}, None),
 }
+_FLAG, _TEXT = ("bool", bool, False, False), ("str", str, None, None)
+_STEPS = {"step_count": ("_Count", None, None, None)}
 # Fields that become something else than their kind says: missing, and unusable.
 _MISSING_IS = {"critic_name": "unknown", "action": "continue", "score": 1.0}
-_STEPS = {"step_count": ("_Count", None, None, None)}
-_FLAG, _TEXT = ("bool", bool, False, False), ("str", str, None, None)
 _UNUSABLE_IS = {"score": None, "needs_approval": True}  # What may ask is said to ask.
 
 
@@ -265,7 +265,7 @@ _SAFE = range(-(1 << 63), 1 << 63)  # Ints that may be printed everywhere.
 
 def _at(place: str, key: "str | int") -> str:
     is_name = type(key) is str and key.isidentifier()
-    return f"{place}.{key}" if is_name else f"{place}[{json.dumps(key)}]"
+    return f"{place}.{key}" if is_name else f"{place}[{json.dumps(key, default=str)}]"
 
 
 def _name(value: object) -> str:
@@ -389,7 +389,9 @@ class _Reading:
             for index, item in enumerate(value):
                 if isinstance(item, (dict, Mapping)) or _has(item, names):
                     yield item, f"{place}[{index}]", index
-                elif _has(item, Issue._fields):  # Of a line in a file.
+                elif (
+                    getattr(item, "_fields", ()) == Issue._fields
+                ):  # Of a line in a file.
                     self.tell(*item)
                 elif isinstance(item, (list, tuple)):
                     yield from self.elements(item, names, f"{place}[{index}]")
@@ -424,9 +426,8 @@ class _Reading:
         value = value.value if isinstance(value, Enum) else value
         if kind in ("dict[str, Any]", "Any", "list[Issue]"):
             made = self.convert(value, place, 1 + _is_list(value))
-            return (
-                {"value": made} if kind[0] == "d" and type(made) is not dict else made
-            )
+            lone = kind == "dict[str, Any]" and type(made) is not dict
+            return {"value": made} if lone else made
         if kind == "list[str]":
             if not isinstance(value, (list, tuple, str, bytes)):
                 value = [] + _Reading().convert(value, place)  # Raises if it is none.
@@ -437,11 +438,8 @@ class _Reading:
         if kind == "_Flags":
             if not isinstance(value, Mapping):
                 value = getattr(value, "__dict__", None) or self.convert(value, place)
-            names = [
-                *_FLAGS,
-                *(key for key, _ in value.items() if str(key)[:1] not in "_$"),
-            ]
-            return self.row(dict.fromkeys(names, _FLAG), value, place)
+            names = [key for key in dict(value) if str(key)[:1] not in "_$"]
+            return self.row(dict.fromkeys([*_FLAGS, *names], _FLAG), value, place)
         plain = _Reading().convert(value, place)
         if kind == "str" or kind == "_Patch":
             return self.text(kind, value, plain, place)
@@ -538,7 +536,7 @@ class _Reading:
             held = ((name, self.get(value, name, place)) for name in names)
             return self.mapping(held, place, level)
         if isinstance(value, (list, tuple, deque, range, *_SETS)):
-            items = sorted(value, key=dumps) if isinstance(value, _SETS) else value
+            items = sorted(value, key=_order) if isinstance(value, _SETS) else value
             listed = [*islice(items, _MAX_ITEMS + 1)]
             if len(listed) > _MAX_ITEMS:
                 self.tell(place, f"expected at most {_MAX_ITEMS} items")
@@ -607,24 +605,24 @@ class _Reading:
 
     def critic_rows(self, run: object, events: bool, critics: "list[str]") -> "_Rows":
         """Rows of the records' outputs, named by position if at all, else of traces."""
-        found, records = 0, self.get(run, "records")
-        for record, place, index in self.elements(records, _RECORD, "records"):
-            outputs = self.get(record, "critic_outputs", place)
+        found = 0
+        records = self.elements(self.get(run, "records"), _RECORD, "records")
+        for record, at, index in records:
+            outputs = self.get(record, "critic_outputs", at)
+            place = f"{at}.critic_outputs"
             self.steps += 1
             if outputs is _MISSING and _has(record, _VERDICT):
                 outputs = record  # The verdicts by themselves.
             elif outputs is _MISSING:
-                self.tell_misspelt(record, place)
+                self.tell_misspelt(record, at)
             if events:
-                held = self.get(record, "phase_events", place)
-                self.read(held, f"{place}.phase_events", (record, place, index))
+                held = self.get(record, "phase_events", at)
+                self.read(held, f"{at}.phase_events", (record, at, index))
             listed = isinstance(outputs, (list, tuple)) and len(outputs) == len(critics)
             step_id = None
-            for output, spot, number in self.elements(
-                outputs, _VERDICT, f"{place}.critic_outputs"
-            ):
+            for output, spot, number in self.elements(outputs, _VERDICT, place):
                 if step_id is None:
-                    step_id = self.step_id(record, place, index)
+                    step_id = self.step_id(record, at, index)
                 row, found = self.verdict(output, spot, step_id), found + 1
                 if listed and row["critic_name"] == "unknown":
                     row["critic_name"] = critics[number]
@@ -660,9 +658,8 @@ class _Reading:
             seen, found = 0, self.elements(events, _EVENT, at)
         for event, place, index in found:
             value, seen = self.get(event, "phase", place), seen + 1
-            phase, is_trace = _phase(value), value is _MISSING and _has(
-                event, _EVENT[2:]
-            )
+            phase = _phase(value)
+            is_trace = value is _MISSING and _has(event, _EVENT[2:])
             if phase in _PHASES[:2]:
                 self.phases[phase] = event
             elif rows and (phase == "HANDOFF_START" or is_trace):
@@ -801,6 +798,12 @@ def _leaf(value: "Any") -> "Any":
 _strict: "Any" = {"ensure_ascii": False, "allow_nan": False, "check_circular": False}
 _encode = json.JSONEncoder(**_strict, default=_leaf).encode
 _compact = json.JSONEncoder(**_strict, separators=(",", ":")).encode
+
+
+def _order(item: object) -> "tuple[str, list[Issue]]":
+    """By what an item of a set is sorted: its text, and what has to be told of it."""
+    issues: list[Issue] = []
+    return _compact(to_json_value(item, issues=issues)), issues
 
 
 def _check(value: "Any", level: int) -> None:
@@ -1156,26 +1159,21 @@ def validate_payload(payload: object) -> "list[Issue]":
     return reading.issues
 
 
-_TYPES: "dict[str, tuple[Any, str]]" = {
-    "object": (dict, "an object"),
-    "array": (list, "an array"),
-    "string": (str, "text"),
-    "number": ((int, float), "a number"),
-    "integer": (int, "an integer"),
-    "boolean": (bool, "true or false"),
-    "null": (type(None), "null"),
-}
+_TYPES: "_Row" = {"object": dict, "array": list, "string": str, "null": type(None)}
+_TYPES.update(number=(int, float), integer=int, boolean=bool)
 
 
 def _validate(value: "Any", schema: "_Row", place: str, reading: _Reading) -> None:
     """Interpret the part of JSON Schema that ``PAYLOAD_SCHEMA`` uses."""
-    names = schema.get("type", [])
-    kinds = [_TYPES[name] for name in ([names] if isinstance(names, str) else names)]
-    is_whole = _name(value) == "float" and not value % 1
-    fits = (isinstance(value, kind) or kind is int and is_whole for kind, _ in kinds)
-    odd = _name(value) == "bool" and "boolean" not in names
-    if kinds and (odd or not any(fits)):
-        reading.wrong(place, " or ".join(what for _, what in kinds), value)
+    kinds = schema.get("type", [])
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    fits = any(isinstance(value, _TYPES[kind]) for kind in kinds)
+    if _name(value) == "bool":
+        fits = "boolean" in kinds
+    elif _name(value) == "float":
+        fits = "number" in kinds or "integer" in kinds and not value % 1
+    if kinds and not fits:
+        reading.wrong(place, " or ".join(kinds), value)
     elif "properties" in schema and value is not None:
         for name in schema["required"]:
             if name not in value:
@@ -1233,9 +1231,7 @@ def _arguments(argv: "list[str] | None") -> "Any":
             args.runs += inner or [path]
         args.many = args.runs != given or len(given) > 1
         if args.indent is not None and (args.many or args.indent < 0):
-            parser.error(
-                "--indent is a number >= 0, for one run: several are JSON Lines"
-            )
+            parser.error("--indent is a number >= 0, and for one run only")
     return args
 
 
@@ -1302,11 +1298,10 @@ def _check_file(path: str) -> int:
 
 def main(argv: "list[str] | None" = None) -> int:
     """Run the command line and return its exit code."""
+    utf8: Any = {"encoding": "utf-8", "errors": "backslashreplace", "newline": "\n"}
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # UTF-8 whatever the locale says.
-            stream.reconfigure(
-                encoding="utf-8", errors="backslashreplace", newline="\n"
-            )
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(**utf8)  # Whatever the locale says.
     args = None
     try:
         args = _arguments(argv)
@@ -1330,9 +1325,8 @@ def main(argv: "list[str] | None" = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except OSError as error:
-        return _tell(
-            args.output if args else "", f"cannot be written: {error.strerror}"
-        )
+        name = args.output if args else ""
+        return _tell(name, f"cannot be written: {error.strerror}")
     except KeyboardInterrupt:
         return 130
 

@@ -110,6 +110,7 @@ OUTPUTS = [
         ],
     ),
     ([object(), B], ROWS[1:], [("[0]", SKIPPED.format("object"))]),
+    ([thing(message="hi", path="x"), B], ROWS[1:], [("[0]", SKIPPED.format("SimpleNamespace"))]),
     ([[None], [[B]]], ROWS[1:], [("[0][0]", SKIPPED.format("None"))]),
     ("free text", [], [("[0]", SKIPPED.format("'free text'"))]),
     (7, [], [("[0]", SKIPPED.format("7"))]),

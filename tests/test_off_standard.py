@@ -359,24 +359,6 @@ CALL_STREAMS = {
         delta(tool_calls=[{"index": 1, "id": "b", **LOOK}, piece(0, 'me": "a"}')]),
         delta("tool_calls", tool_calls=[piece(1, '{"name": "b"}')]),
     ),
-    "one index for all": events(
-        delta(
-            tool_calls=[
-                {"index": 0, "id": "a", "function": {"name": "look", "arguments": '{"name": "a"}'}}
-            ]
-        ),
-        delta(
-            "stop",
-            tool_calls=[
-                {"index": 0, "id": "b", "function": {"name": "look", "arguments": '{"name": "b"}'}}
-            ],
-        ),
-    ),
-    "no index, no id": events(
-        delta(tool_calls=[{"function": {"name": "look", "arguments": '{"name": "a"}'}}]),
-        delta("stop", tool_calls=[{"function": {"name": "look", "arguments": '{"name":'}}]),
-        delta(tool_calls=[{"function": {"arguments": ' "b"}'}}]),
-    ),
     "id and name in every piece": events(
         delta(
             tool_calls=[

@@ -237,49 +237,31 @@ def _retry_after(text: str) -> float | None:
 def _response_from_events(data: bytes) -> dict[str, Any] | None:
     """The response in the events of a server that streams unasked; None when it breaks off."""
     response: dict[str, Any] = {}
-    choice: dict[str, Any] = {"index": 0, "finish_reason": None}
-    message: dict[str, Any] = {"role": "assistant"}
-    lines = data.decode("utf-8-sig", "replace").replace("\r", "\n")
-    for text in re.findall(r"^data:[ \t]*(\S.*)", lines, re.MULTILINE):
-        if text.strip() == "[DONE]":
-            choice["finish_reason"] = choice["finish_reason"] or "stop"
+    done = False
+    for line in re.findall(rb"^data:[ \t]*(\S.*)", data.replace(b"\r", b"\n"), re.MULTILINE):
+        if done := line.strip() == b"[DONE]":
             break
-        for chunk in objects(json.loads(text)):
-            response |= {k: v for k, v in chunk.items() if k != "choices" and v is not None}
-            for part in objects(chunk.get("choices")):
-                if part.get("index") in (0, None):
-                    kept = ("finish_reason", "usage", "error")
-                    choice |= {k: part[k] for k in kept if part.get(k) is not None}
-                    for delta in objects(part.get("delta") or part.get("message")):
-                        _grow(message, delta)
+        for chunk in objects(json.loads(line)):
+            response = _joined(response, chunk)
+    choices = objects(response.get("choices"))
+    for choice in choices:
+        choice["message"] = choice.pop("delta", choice.get("message"))
+    done = done or any(choice.get("finish_reason") for choice in choices)
     if response.get("error"):
-        return response
-    if choice["finish_reason"] is None:
-        return None
-    return {**response, "choices": [{**choice, "message": message}]}
+        return {"error": response["error"]}
+    return response if done else None
 
 
-def _grow(message: dict[str, Any], delta: dict[str, Any]) -> None:
-    """Add what a chunk brings: texts are joined, any other value replaces the one before."""
-    for name, value in delta.items():
-        held = message.get(name)
-        if name == "tool_calls":
-            for piece in objects(value):
-                _grow_calls(message.setdefault(name, []), piece)
-        elif isinstance(held, str) and isinstance(value, str) and name != "role":
-            message[name] = held + value
-        elif value is not None:
-            message[name] = value
-
-
-def _grow_calls(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
-    """Add a piece to its call: its index, its id or its name tells it from the others."""
-    place, own = piece.get("index"), piece.get("id")
-    function = (objects(piece.get("function")) or [{}])[0]
-    known = [call for call in calls if call["index"] == place and own in (None, "", call["id"])]
-    if not known or (place is None and not own and function.get("name")):
-        new = {"name": function.get("name"), "arguments": ""}
-        known = [{"index": place, "id": own, "type": "function", "function": new}]
-        calls += known
-    if isinstance(function.get("arguments"), str):
-        known[-1]["function"]["arguments"] += function["arguments"]
+def _joined(held: Any, new: Any, name: str = "") -> Any:
+    """What two pieces of a value make: of texts, of objects, and of lists by their ``index``."""
+    if isinstance(held, dict) and isinstance(new, dict):
+        return held | {key: _joined(held.get(key), value, key) for key, value in new.items()}
+    if name in ("choices", "tool_calls"):
+        items = {item.get("index"): item for item in objects(held)}
+        for item in objects(new):
+            items[item.get("index")] = _joined(items.get(item.get("index")), item)
+        return list(items.values())
+    texts = isinstance(held, str) and isinstance(new, str)
+    if texts and name in ("content", "arguments", "reasoning_content", "refusal"):
+        return held + new
+    return held if new is None else new

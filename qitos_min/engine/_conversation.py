@@ -1,9 +1,7 @@
-"""What a model is sent: a conversation that servers accept, made of what was recorded.
+"""What a model is sent: a conversation that the strictest servers accept.
 
-The strictest templates want one system prompt, then a user, then user and assistant in
-turns, each call with its result directly behind it, and each call's id once. A user
-message after a result is refused by some, so nothing is said between a result and the
-model's next turn.
+One system prompt, then user and assistant in turns, each call with its result directly behind
+it and an id of its own, and nothing said between a result and the model's next turn.
 """
 
 from __future__ import annotations

@@ -77,10 +77,8 @@ class Parsed(NamedTuple):
     """A reply that was read."""
 
     decision: Decision
-    said: str
-    """What of its text belongs in the conversation: no reasoning, nothing made up."""
-    more: bool = False
-    """Whether text followed the decision, so that a cut behind it cost nothing."""
+    said: str  # What of its text belongs in the conversation: no reasoning, nothing made up.
+    more: bool = False  # Whether text followed the decision, so that a cut behind it cost nothing.
 
 
 @dataclass(frozen=True)
@@ -88,10 +86,8 @@ class Protocol:
     """One agreement with a model: how it is told its tools, how it decides."""
 
     id: str
-    what: str
-    """What it is and suits, for people who choose."""
-    form: str | None
-    """The form of an answer, for the prompt; None when tools are passed natively."""
+    what: str  # What it is and suits, for people who choose.
+    form: str | None  # The form of an answer, for the prompt; None when tools are passed natively.
     read: Callable[[str], tuple[Decision, int]]
     """Turns the text of a reply without tool calls into a decision; where it ends."""
 

@@ -52,8 +52,7 @@ class ModelReply(NamedTuple):
 
     text: str
     tool_calls: list[Action]
-    cut: str | None = None
-    """The finish reason of a reply that ended before the model was done."""
+    cut: str | None = None  # The finish reason of a reply that ended before the model was done.
 
 
 def response_of(value: object) -> dict[str, Any]:

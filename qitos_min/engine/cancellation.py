@@ -12,12 +12,9 @@ __all__ = ["CancelMode", "CancelToken"]
 class CancelMode(str, Enum):
     """When a cancelled run stops."""
 
-    NONE = "none"
-    """Not at all: nothing was asked for."""
-    IMMEDIATE = "immediate"
-    """Before the next stage or tool call; a tool at work is left behind."""
-    AFTER_STEP = "after_step"
-    """When the step under way is complete."""
+    NONE = "none"  # Not at all: nothing was asked for.
+    IMMEDIATE = "immediate"  # Before the next stage or tool call; a tool at work is left behind.
+    AFTER_STEP = "after_step"  # When the step under way is complete.
 
 
 class CancelToken:
@@ -26,10 +23,8 @@ class CancelToken:
     def __init__(self) -> None:
         # Of the kind that a handler of signals may take while this thread has it.
         self._lock = threading.RLock()
-        self.watched: set[Callable[[], None]] = set()
-        """What is called when ``immediate`` is asked for, by the thread that asks."""
-        self.mode: CancelMode | None = None
-        """What was asked for, or None."""
+        self.watched: set[Callable[[], None]] = set()  # Called when ``immediate`` is asked for.
+        self.mode: CancelMode | None = None  # What was asked for, or None.
 
     @property
     def is_cancel_requested(self) -> bool:

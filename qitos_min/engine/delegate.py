@@ -138,7 +138,11 @@ class FanoutTool(BaseTool):
         """Run the agents, one after the other."""
         output, failed = [], []
         for part in args["tasks"]:
-            result, error = guarded(self._run, part, runtime_context)
+            result, error = guarded(
+                lambda: DelegateTool(self._agents.resolve(part["agent"])).execute(
+                    {"task": part["task"]}, runtime_context
+                )
+            )
             result = result if error is None else raised(error)
             output.append({"agent": part["agent"], "output": result.output})
             if not result.is_success:
@@ -149,7 +153,3 @@ class FanoutTool(BaseTool):
         return ToolResult.execution_error(
             code="fanout_failed", error="; ".join(failed), output=output
         )
-
-    def _run(self, part: dict[str, Any], runtime_context: Any) -> ToolResult:
-        tool = DelegateTool(self._agents.resolve(part["agent"]))
-        return tool.execute({"task": part["task"]}, runtime_context)

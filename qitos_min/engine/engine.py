@@ -56,8 +56,7 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
     that cannot work.
     """
 
-    max_handoffs = 10
-    """Handoffs in one run; one more is a failure, and so is a circle in which nobody acts."""
+    max_handoffs = 10  # In one run; one more is a failure, as is a circle in which nobody acts.
 
     def __init__(
         self,
@@ -98,8 +97,8 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
         self.context_config = self.context_config or ContextConfig()
         name = "action_execution_policy"
         policy = first(action_execution_policy, runtime, name, ActionExecutionPolicy())
+        # Runs batches of actions outside of a run, too.
         self.executor = ActionExecutor(tools, checked(name, policy, ActionExecutionPolicy))
-        """Runs batches of actions outside of a run; ``policy`` is the engine's own."""
         self.approval_callback = checked("approval_callback", approval_callback, Callable)
         self.critics = checked_list("critics", critics)
         default = [FinalResultCriteria()] if stop_criteria is None else stop_criteria
@@ -123,12 +122,9 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
         self.artifact_resolver = getattr(runtime, "artifact_resolver", None)
         self.auto_approve = auto_approve
         self.runtime = runtime
-        self.last_result: EngineResult | None = None
-        """Result of the latest run, also of one that Ctrl-C ended."""
-        self.token = CancelToken()
-        """Stops the run under way; a delegate's is its caller's."""
-        self.parent: Run | None = None
-        """The run that this one is a part of, which its tokens are charged to as well."""
+        self.last_result: EngineResult | None = None  # Also of a run that Ctrl-C ended.
+        self.token = CancelToken()  # Stops the run under way; a delegate's is its caller's.
+        self.parent: Run | None = None  # The run around this one, charged for its tokens too.
         self._entry_protocol = self._protocol_of(agent, getattr(agent, "llm", None))
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from ..core._foreign import guarded
 from .states import RuntimeEvent, RuntimePhase, StepRecord, utc_now
 
-__all__ = ["EngineHook", "HookContext", "Listeners", "ToolHookContext", "listeners"]
+__all__ = ["EngineHook", "HookContext", "ToolHookContext", "listeners"]
 
 
 @dataclass
@@ -43,8 +43,7 @@ class ToolHookContext:
     action_id: str | None = None
     step_id: int = 0
     state: Any = None
-    result: Any = None
-    """The ``ToolResult``, when there is one."""
+    result: Any = None  # The ``ToolResult``, when there is one.
     error: str | None = None
     run_id: str = ""
 
@@ -98,13 +97,11 @@ HOOK_METHODS = {
     if name.startswith("on_")
 }
 """The names of a hook's methods, with those of their arguments."""
-Listeners = dict[str, list[tuple[Any, Callable[..., Any]]]]
-"""Hooks with their method, by the method's name."""
 
 
-def listeners(hooks: Iterable[Any]) -> Listeners:
-    """Return the methods of hooks that do something, in the order of the hooks."""
-    found: Listeners = {}
+def listeners(hooks: Iterable[Any]) -> dict[str, list[tuple[Any, Callable[..., Any]]]]:
+    """Return hooks with their method, by the name of the method, if it does something."""
+    found: dict[str, list[tuple[Any, Callable[..., Any]]]] = {}
     for hook in hooks:
         for name, arguments in HOOK_METHODS.items():
             method = getattr(hook, name, None)

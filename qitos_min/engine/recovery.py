@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ..core._foreign import described, guarded
@@ -27,9 +27,12 @@ class RecoveryDecision:
 
     handled: bool
     continue_run: bool
-    stop_reason: StopReason | None = None
-    """Why the run ends, if it does; an unrecoverable error if None."""
+    stop_reason: StopReason | None = None  # Why the run ends, an unrecoverable error if None.
     note: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.stop_reason is not None:
+            object.__setattr__(self, "stop_reason", StopReason(self.stop_reason))
 
 
 class RecoveryPolicy:
@@ -52,7 +55,8 @@ class RecoveryPolicy:
     def handle(self, state: Any, phase: str, step_id: int, exc: BaseException) -> RecoveryDecision:
         """Return what to do about ``exc``, raised in a phase of a step."""
         details = getattr(getattr(exc, "info", None), "details", None) or {}
-        code, own, most = details.get("code"), details.get("max_recoveries"), _MOST
+        code, own = details.get("code"), details.get("max_recoveries")
+        most: int | None = _MOST
         if category_of(exc) not in _RECOVERABLE:
             return RecoveryDecision(False, False, note="not recoverable")
         if self.max_recoveries_per_run is not None or own is not None:
@@ -66,14 +70,8 @@ class RecoveryPolicy:
 
 def asked(policy: Any, *failure: Any) -> RecoveryDecision:
     """What a policy decides; one that raises or decides nothing ends the run."""
-
-    def ask() -> RecoveryDecision:
-        answer = policy.handle(*failure)
-        if not isinstance(answer, RecoveryDecision):
-            raise TypeError(f"expected a RecoveryDecision, got {type(answer).__name__}")
-        return replace(answer, stop_reason=answer.stop_reason and StopReason(answer.stop_reason))
-
-    answer, error = guarded(ask)
-    if error is None:
+    answer, error = guarded(policy.handle, *failure)
+    if isinstance(answer, RecoveryDecision):
         return answer
+    error = error or TypeError(f"expected a RecoveryDecision, got {type(answer).__name__}")
     return RecoveryDecision(False, False, note=f"recovery failed: {described(error)}")

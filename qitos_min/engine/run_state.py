@@ -23,12 +23,10 @@ class RunState:
 
     schema_version: str = CURRENT_SCHEMA_VERSION
     agent_name: str = ""
-    step: int = 0
-    """Number of finished steps."""
+    step: int = 0  # Number of finished steps.
     task_text: str = ""
     state_data: Any = field(default_factory=dict)
-    state_type: str = ""
-    """``module.Name`` of the state's class."""
+    state_type: str = ""  # ``module.Name`` of the state's class.
     records: list[dict[str, Any]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
     checkpoint_id: str | None = None

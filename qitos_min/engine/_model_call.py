@@ -95,9 +95,7 @@ def _read(run: Run, reply: ModelReply) -> Parsed:
 def _messages(run: Run, specs: list[ToolSpec], write: Any) -> list[dict[str, Any]]:
     """System prompt with the tools, the conversation, and what is to be seen now."""
     seat = run.seat
-    base = run.modified_prompt
-    if base is None:
-        base = seat.agent.build_system_prompt(run.state) or ""
+    base = run.modified_prompt or seat.agent.build_system_prompt(run.state) or ""
     prepared = seat.agent.prepare(run.state)
     parts = [prepared if isinstance(prepared, str) else dumps(prepared)]
     if run.observation["env"]["enabled"]:

@@ -64,10 +64,10 @@ _DECISION_OBJECT = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 _XML_DECISION = re.compile(r"<decision\b([^>]*?)(?:/>|>(.*?)</decision>)", re.DOTALL)
-_XML_ACTION = re.compile(
-    r"""<action\s+name\s*=\s*["']([^"']+)["']\s*(?:/>|>(.*?)</action>)""", re.DOTALL
+_XML_ACTION, _XML_ARG = (
+    re.compile(rf"""<{tag}\s+name\s*=\s*["']([^"']+)["']\s*(?:/>|>(.*?)</{tag}>)""", re.DOTALL)
+    for tag in ("action", "arg")
 )
-_XML_ARG = re.compile(r"""<arg\s+name\s*=\s*["']([^"']+)["']\s*>(.*?)</arg>""", re.DOTALL)
 _XML_TEXT = re.compile(
     rf"<(think|thought|rationale|{'|'.join(_ANSWER_KEYS)})>(.*?)</\1>", re.DOTALL
 )

@@ -56,17 +56,10 @@ class EngineHook:
     recorded as a RECOVER event with the hook's name, and the run calls that hook no more.
     """
 
-    def on_run_start(self, task: str, state: Any, engine: Any) -> None:
-        """The run begins."""
-
-    def on_run_end(self, result: Any, engine: Any) -> None:
-        """The run is over."""
-
-    def on_event(self, event: RuntimeEvent, state: Any, record: Any, engine: Any) -> None:
-        """Something was recorded."""
-
-    def on_step_end(self, record: StepRecord, state: Any, engine: Any) -> None:
-        """A step is over and its record complete."""
+    def on_run_start(self, task: str, state: Any, engine: Any) -> None: ...
+    def on_run_end(self, result: Any, engine: Any) -> None: ...
+    def on_event(self, event: RuntimeEvent, state: Any, record: Any, engine: Any) -> None: ...
+    def on_step_end(self, record: StepRecord, state: Any, engine: Any) -> None: ...
 
     # Each stage of a step, before and after: ``ctx`` is the moment.
     def on_before_step(self, ctx: HookContext, engine: Any) -> None: ...
@@ -87,8 +80,8 @@ class EngineHook:
     def on_after_tool_use(self, ctx: ToolHookContext, engine: Any) -> None: ...
     def on_permission_denied(self, ctx: ToolHookContext, engine: Any) -> None: ...
 
-    def on_recover(self, ctx: HookContext, engine: Any) -> None:
-        """Something failed; ``ctx.error`` says what."""
+    # Something failed; ``ctx.error`` says what.
+    def on_recover(self, ctx: HookContext, engine: Any) -> None: ...
 
 
 HOOK_METHODS = {

@@ -59,18 +59,15 @@ _THINKING = re.compile(
 _LONE_END = re.compile(r"(?<![`\"'])(?:</think(?:ing)?>|\[/THINK\])(?![`\"'])", re.IGNORECASE)
 # A decision object, whole or broken: all of the text, or by its mode on a line of its own.
 _DECISION_OBJECT = re.compile(
-    r"""\A(?:```\w*\s*)?\{[^{}]*?["'](?:actions|final_answer)["']\s*:"""
-    r"""|^[ \t]*\{[^{}]*?["']mode["']\s*:\s*["'](?:act|final|wait)\b""",
-    re.MULTILINE | re.IGNORECASE,
+    r"""(?im)\A(?:```\w*\s*)?\{[^{}]*?["'](?:actions|final_answer)["']\s*:"""
+    r"""|^[ \t]*\{[^{}]*?["']mode["']\s*:\s*["'](?:act|final|wait)\b"""
 )
 _XML_DECISION = re.compile(r"<decision\b([^>]*?)(?:/>|>(.*?)</decision>)", re.DOTALL)
 _XML_ACTION, _XML_ARG = (
     re.compile(rf"""<{tag}\s+name\s*=\s*["']([^"']+)["']\s*(?:/>|>(.*?)</{tag}>)""", re.DOTALL)
     for tag in ("action", "arg")
 )
-_XML_TEXT = re.compile(
-    rf"<(think|thought|rationale|{'|'.join(_ANSWER_KEYS)})>(.*?)</\1>", re.DOTALL
-)
+_XML_TEXT = re.compile(r"(?s)<(think|thought|rationale|final_answer|final|answer)>(.*?)</\1>")
 
 
 class Parsed(NamedTuple):

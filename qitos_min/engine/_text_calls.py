@@ -31,15 +31,14 @@ _NAME = re.compile(r"([A-Za-z_][\w.-]*)`?[ \t]*")
 BLANK = re.compile(r"[`*.\s]*")
 _NO_INPUT = re.compile(r"[ \t]*(?:none|null)?[`*. \t]*(?:\n(?!\s*(?:```\w*\s*)?\{)|\Z)", re.I)
 _TEXT = (
-    r"(?P<raw>[rR]?)"
+    r"(?s)(?P<raw>[rR]?)"
     r'(?P<text>"""[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*"""'
     r"|'''[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*'''"
     r'|"[^"\\]*(?:\\.[^"\\]*)*"'
     r"|'[^'\\]*(?:\\.[^'\\]*)*')"
 )
 _TOKEN = re.compile(
-    _TEXT + r"""|(?P<key>[A-Za-z_]\w*)\s*=(?!=)|[A-Za-z_]\w*|,(?=\s*[)\]}])|[()\[\]{}"']""",
-    re.DOTALL,
+    _TEXT + r"""|(?P<key>[A-Za-z_]\w*)\s*=(?!=)|[A-Za-z_]\w*|,(?=\s*[)\]}])|[()\[\]{}"']"""
 )
 _AS_JSON = {"True": "true", "False": "false", "None": "null", "(": "[", ")": "]", ",": ""}
 _BACKSLASH = re.compile(r"""(\\[\\'"abfnrtvxuUN0-7])|\\""")

@@ -22,11 +22,8 @@ def critique(run: Run) -> bool:
     run.emit(RuntimePhase.CRITIC, stage="start", critic_count=len(critics))
     verdict, failed = CriticResult(), None
     for critic in critics:
-        result, error = guarded(
-            lambda: CriticResult.from_value(
-                critic.evaluate(run.state, run.decision, list(run.outputs))
-            )
-        )
+        asked = (run.state, run.decision, list(run.outputs))
+        result, error = guarded(lambda: CriticResult.from_value(critic.evaluate(*asked)))
         if error is not None:  # A critic that raises fails closed.
             text = f"critic raised {type(error).__name__}: {error_text(error)}"
             result = CriticResult("stop", text, score=None)

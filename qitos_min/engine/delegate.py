@@ -31,14 +31,11 @@ _PART = {
 class DelegateTool(BaseTool):
     """``delegate_to_<name>``: a run within the run, at most three levels deep.
 
-    The nested run has the caller's approval, environment (unless the spec says
-    otherwise), registry of agents and cancellation. Its critic verdicts and
-    handoffs are added to the caller's step, the agent's name in the details.
-
-    It gets what is left of the caller's budget, and with it of the budgets around
-    that. Tokens are charged to all runs around it when they are used; delegates side by
-    side exceed the budget by one step each at most. It may take as many steps as the
-    caller could after the step under way, and those do not shorten the caller's run.
+    The nested run has the caller's approval, environment (unless the spec says otherwise),
+    registry of agents and cancellation. Its critic verdicts and handoffs are added to the
+    caller's step, the agent's name in the details. It gets what is left of the budgets of
+    the runs around it, which are charged for its tokens when they are used; its steps, as
+    many as the caller could take after the one under way, do not shorten the caller's run.
     """
 
     in_calling_thread = True  # Its own tools can be left behind.

@@ -39,9 +39,8 @@ class RecoveryPolicy:
     """Goes on after failures of model, parser, tools or environment, a few times.
 
     ``max_recoveries_per_run`` is 3 if None. An exception whose ``info.details`` have
-    ``max_recoveries`` has a limit of its own, for all with the same ``code``. Failures
-    of the agent's own code are not recovered: running it again gives them again.
-    Subclass and override ``handle`` for other rules.
+    ``max_recoveries`` has a limit of its own, for all with the same ``code``. Failures of the
+    agent's own code are not recovered. Override ``handle`` for other rules.
     """
 
     def __init__(self, max_recoveries_per_run: int | None = None) -> None:

@@ -33,11 +33,10 @@ class CancelToken:
 
     def cancel(self, mode: CancelMode | str = CancelMode.IMMEDIATE) -> None:
         """Ask to stop; an unknown mode is a ``ValueError`` naming the modes."""
-        try:
-            wanted = CancelMode(mode)
-        except ValueError:
+        if mode not in list(CancelMode):
             known = ", ".join(m.value for m in CancelMode if m is not CancelMode.NONE)
-            raise ValueError(f"unknown cancel mode {mode!r}; known: {known}") from None
+            raise ValueError(f"unknown cancel mode {mode!r}; known: {known}")
+        wanted = CancelMode(mode)
         with self._lock:
             if wanted is not CancelMode.NONE and self.mode is not CancelMode.IMMEDIATE:
                 self.mode = wanted

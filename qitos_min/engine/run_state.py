@@ -38,20 +38,14 @@ class RunState:
 
     @classmethod
     def from_engine_result(
-        cls,
-        result: Any,
-        agent_name: str = "",
-        checkpoint_id: str | None = None,
-        *,
-        budget: Any = None,
+        cls, result: Any, agent_name: str = "", checkpoint_id: str | None = None
     ) -> RunState:
         """Return the state of a finished run, its values copied; only ``state`` is needed."""
         state, kind = result.state, type(result.state)
         records = getattr(result, "records", None) or []
         names = ("run_id", "task_result", "failure")
-        metadata = {name: getattr(result, name, None) for name in names}
         return cls(
-            agent_name=agent_name or getattr((records or [None])[0], "agent_id", None) or "",
+            agent_name=agent_name or (records[0].agent_id if records else ""),
             step=getattr(result, "step_count", len(records)),
             task_text=str(getattr(state, "task", "")),
             state_data=to_json_value(state),
@@ -59,8 +53,7 @@ class RunState:
             records=[to_json_value(record.to_row()) for record in records],
             events=[event.to_dict() for event in getattr(result, "events", None) or ()],
             checkpoint_id=checkpoint_id,
-            context_metadata=to_json_value(metadata),
-            budget=to_json_value(budget) or {},
+            context_metadata=to_json_value({name: getattr(result, name, None) for name in names}),
             token_usage=getattr(result, "total_tokens", 0),
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import ssl
@@ -18,7 +17,7 @@ from urllib.request import HTTPErrorProcessor, ProxyHandler, Request, build_open
 
 from .. import __version__
 from ..core._json import dumps
-from ..core._limits import check_count
+from ..core._limits import check_count, check_timeout
 from ..engine._protocols import resolve_protocol
 from ..engine._replies import ModelError, may_pass, objects, read_reply, server_error
 from .base import Model
@@ -64,8 +63,7 @@ class OpenAICompatibleModel(Model):
         if not isinstance(model, str) or not model.strip():
             raise ValueError(f"model must be a name, got {model!r}")
         timeout = timeout if timeout_s is None else timeout_s
-        if type(timeout) not in (int, float) or not 0 < timeout < math.inf:
-            raise ValueError(f"timeout must be seconds above 0, got {timeout!r}")
+        check_timeout(timeout)
         check_count(max_retries, "max_retries", least=0)
         if base_url is None:
             base_url = os.environ.get("OPENAI_BASE_URL")
@@ -73,7 +71,7 @@ class OpenAICompatibleModel(Model):
         key = _checked_key(api_key)  # first: the error of an address shows the address
         self.model_id = model
         self.base_url = _checked_url(base_url)
-        self.timeout_s = timeout
+        self.timeout_s = 60 if timeout is None else timeout
         self.max_retries = max_retries
         self._sleep = sleep
         self._url = f"{self.base_url}/chat/completions"

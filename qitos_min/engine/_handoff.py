@@ -12,8 +12,7 @@ from ..core.tool_result import ToolResult
 from ._conversation import calls_of
 from ._plain import plain
 
-_SUMMARY_ROUNDS = 3
-_SUMMARY_CHARS = 200
+_SUMMARY_ROUNDS, _SUMMARY_CHARS = 3, 200
 
 
 def filtered(

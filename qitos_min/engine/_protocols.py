@@ -85,8 +85,7 @@ class Protocol:
     id: str
     what: str  # What it is and suits, for people who choose.
     form: str | None  # The form of an answer, for the prompt; None when tools are passed natively.
-    read: Callable[[str], tuple[Decision, int]]
-    """Turns the text of a reply without tool calls into a decision; where it ends."""
+    read: Callable[[str], tuple[Decision, int]]  # The decision in a text, and where it ends.
 
     def write(self, calls: list[tuple[str, str]]) -> str:
         """Calls, as names and JSON arguments, as the text of a reply."""

@@ -1,7 +1,7 @@
 """Decisions in labelled text - Thought, Action, Final Answer - and the calls in it.
 
-Calls are ``key=1, other="text"`` or one dict. Nothing is evaluated: Python's notation
-is turned into JSON token by token, and only what JSON can hold is taken.
+Calls are ``key=1, other="text"`` or one dict. Nothing is evaluated: Python's notation is
+turned into JSON token by token.
 """
 
 from __future__ import annotations

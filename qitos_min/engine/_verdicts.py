@@ -6,7 +6,7 @@ from copy import copy
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from ..core._foreign import error_text, guarded
+from ..core._foreign import described, guarded
 from ..core.errors import ErrorCategory, StopReason
 from ..core.state import StateSchema
 from ._plain import plain
@@ -25,8 +25,7 @@ def critique(run: Run) -> bool:
         asked = (run.state, run.decision, list(run.outputs))
         result, error = guarded(lambda: CriticResult.from_value(critic.evaluate(*asked)))
         if error is not None:  # A critic that raises fails closed.
-            text = f"critic raised {type(error).__name__}: {error_text(error)}"
-            result = CriticResult("stop", text, score=None)
+            result = CriticResult("stop", f"critic raised {described(error)}", score=None)
         outputs.append({"critic_name": critic_name(critic), **result.to_dict()})
         failed = failed or error
         if verdict.action == "continue":

@@ -38,13 +38,11 @@ def critic(
     name: str | None = None,
     score: float | None = None,
 ) -> Any:
-    """Make a critic of ``function(state, decision, results)``.
+    """Make a critic of ``function(state, decision, results)``, with or without parentheses.
 
-    Works with and without parentheses. ``name`` is the declared name, the
-    function's own if None; ``score`` is the score of verdicts that have none.
-    The function returns a CriticResult, a dict of its fields, ``"stop"`` or
-    ``("retry", reason[, instruction_patch])``. Anything but a function is a
-    ``TypeError``.
+    ``name`` is the declared name, the function's own if None; ``score`` is for verdicts that
+    have none. The function returns a CriticResult, a dict of its fields, ``"stop"`` or
+    ``("retry", reason[, instruction_patch])``. Anything but a function is a ``TypeError``.
     """
 
     def wrap(inner: Callable[..., Any]) -> _FunctionCritic:

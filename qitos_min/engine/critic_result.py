@@ -34,9 +34,8 @@ class CriticResult(Record):
     def from_value(cls, value: Any) -> CriticResult:
         """Return the verdict that a critic meant by what it returned.
 
-        Takes a CriticResult, a mapping of its fields, ``"stop"`` or
-        ``("retry", reason[, instruction_patch])``. Raises ``ValueError`` for anything
-        else, also for an unknown action: a critic that says nothing lets no step pass.
+        Takes a CriticResult, a mapping of its fields, ``"stop"`` or ``("retry", reason[,
+        instruction_patch])``. Raises ``ValueError`` for anything else: it lets no step pass.
         """
         if isinstance(value, cls):
             result = value

@@ -51,9 +51,8 @@ _KINDS = {
 class Engine(Generic[StateT, ObservationT, ActionT]):
     """Runs an agent: decides, acts, reduces, judges and stops, step by step.
 
-    Nothing of a run stays on the engine but ``last_result``, so that it can run
-    again. Raises ``TypeError`` or ``ValueError`` naming the argument for parts
-    that cannot work.
+    Nothing of a run stays on the engine but ``last_result``, so that it can run again.
+    Raises ``TypeError`` or ``ValueError`` naming the argument for parts that cannot work.
     """
 
     max_handoffs = 10  # In one run; one more is a failure, as is a circle in which nobody acts.
@@ -134,9 +133,8 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
     def run(self, task: str | Task, **state_kwargs: Any) -> EngineResult:
         """Run a task and return the result, whatever happens on the way.
 
-        ``state_kwargs`` go to the agent's ``init_state``; what that raises is
-        raised here, for nothing has started yet. After that only
-        ``KeyboardInterrupt`` comes out, with the result on ``last_result``. A run that
+        ``state_kwargs`` go to the agent's ``init_state``; what that raises is raised here. After
+        that only ``KeyboardInterrupt`` comes out, with the result on ``last_result``. A run that
         fails is logged once, at ERROR on the logger ``qitos_min``, with its traceback.
         """
         return self.session(task, **state_kwargs).run()
@@ -152,8 +150,8 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
     def resume(self, run_id: str, **state_kwargs: Any) -> EngineResult:
         """Go on with a saved run where its last finished step ended.
 
-        Raises ``ValueError`` without a checkpoint store, ``KeyError`` for an
-        unknown run and ``StateMigrationError`` for one that cannot be read.
+        Raises ``ValueError`` without a checkpoint store, ``KeyError`` for an unknown run and
+        ``StateMigrationError`` for one that cannot be read.
         """
         from ._checkpoint import restore  # Runs without a store need none.
 
@@ -180,9 +178,8 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
     def watchers(self) -> list[Any]:
         """Return the hooks, and what hears of events like one."""
         sink = getattr(self.runtime, "event_sink", None)
-        if sink is None:
-            return self.hooks
-        return [*self.hooks, SimpleNamespace(on_event=lambda event, *_: sink(event))]
+        heard = [SimpleNamespace(on_event=lambda event, *_: sink(event))] if sink else []
+        return [*self.hooks, *heard]
 
     def register_hook(self, hook: Any) -> None:
         """Add a hook for runs that begin later."""

@@ -51,9 +51,8 @@ class ToolHookContext:
 class EngineHook:
     """Override what you want to see; any object with some of the methods will do.
 
-    A method is called with the arguments below, by position or, where it has only some
-    of their names, by name. A hook that raises never ends a run: what it raised is
-    recorded as a RECOVER event with the hook's name, and the run calls that hook no more.
+    A method is called by position or, where it has only some of the names below, by name. A
+    hook that raises is recorded as a RECOVER event with its name, and called no more.
     """
 
     def on_run_start(self, task: str, state: Any, engine: Any) -> None: ...

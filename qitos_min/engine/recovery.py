@@ -12,7 +12,6 @@ from ..core.errors import ErrorCategory, StopReason
 __all__ = ["RecoveryDecision", "RecoveryPolicy", "asked", "category_of"]
 
 _RECOVERABLE = (ErrorCategory.MODEL, ErrorCategory.PARSE, ErrorCategory.TOOL, ErrorCategory.ENV)
-_MOST = 3
 
 
 def category_of(error: BaseException) -> ErrorCategory:
@@ -55,7 +54,7 @@ class RecoveryPolicy:
         """Return what to do about ``exc``, raised in a phase of a step."""
         details = getattr(getattr(exc, "info", None), "details", None) or {}
         code, own = details.get("code"), details.get("max_recoveries")
-        most: int | None = _MOST
+        most: int | None = 3
         if category_of(exc) not in _RECOVERABLE:
             return RecoveryDecision(False, False, note="not recoverable")
         if self.max_recoveries_per_run is not None or own is not None:

@@ -19,12 +19,10 @@ class StopCriteria:
     """Asked after each step; the first that says so ends the run."""
 
     def should_stop(self, state: Any, step_count: int, runtime_info: Info = None) -> Verdict:
-        """Return (stop?, reason, detail).
+        """Return (stop?, reason, detail) or a bool; without a reason it is ``agent_condition``.
 
-        ``step_count`` is the number of finished steps; ``runtime_info`` has
-        elapsed_seconds, total_tokens and the budget (budget_max_steps,
-        budget_max_runtime_seconds, budget_max_tokens). A plain bool is taken
-        too; without a reason the run ends as ``agent_condition``.
+        ``step_count`` is the number of finished steps; ``runtime_info`` has elapsed_seconds,
+        total_tokens, budget_max_steps, budget_max_runtime_seconds and budget_max_tokens.
         """
         raise NotImplementedError
 
@@ -83,9 +81,8 @@ class MaxTokensCriteria(_LimitCriteria):
 class StagnationCriteria(StopCriteria):
     """Stops when the state has not changed for a number of steps.
 
-    ``signature_fn(state)`` says what counts as a change; without it the whole
-    state does, but for its step counter. It belongs to one run at a time: a new
-    run begins where ``step_count`` falls back.
+    ``signature_fn(state)`` says what counts as a change; without it the whole state does, but
+    for its step counter. It belongs to one run at a time, which ``step_count`` tells.
     """
 
     def __init__(

@@ -24,8 +24,7 @@ from .base import Model
 
 __all__ = ["OpenAICompatibleModel"]
 
-_MAX_SHOWN = 300
-_FIRST_WAIT_S, _MAX_BACKOFF_S, _MAX_RETRY_AFTER_S = 0.5, 8.0, 60.0
+_MAX_SHOWN, _FIRST_WAIT_S, _MAX_BACKOFF_S, _MAX_RETRY_AFTER_S = 300, 0.5, 8.0, 60.0
 _URL = re.compile(
     r"https?://(\[[0-9A-Fa-f:.]+\]|[\w-]+(\.[\w-]+)*\.?)"
     r"""(:(?P<port>[0-9]{1,5}))?(/[!"$->@-~]*)?""",

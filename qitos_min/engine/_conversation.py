@@ -124,11 +124,12 @@ class _Turns:
 
     def calls(self, text: str, calls: list[dict[str, Any]], results: list[HistoryMessage]) -> None:
         """Add calls in the chat API's form, each result behind them."""
-        said = {"role": "assistant", "content": text if text.strip() else None, "tool_calls": []}
-        self.sent.append(said)
+        made: list[dict[str, Any]] = []
+        content = text if text.strip() else None
+        self.sent.append({"role": "assistant", "content": content, "tool_calls": made})
         for call, result in zip(calls, results):
             own = self._fresh(call["id"])
-            said["tool_calls"].append({**call, "id": own})
+            made.append({**call, "id": own})
             told = {"role": "tool", "content": _text(result.content), "tool_call_id": own}
             self.sent.append(told)
 

@@ -21,7 +21,6 @@ from ._plain import plain
 from ._replies import DECODER, ModelReply, ParseError, first_of
 from ._text_calls import BLANK, LABEL, OBSERVATION, after, json_action, read_react
 
-_MAX_OBJECTS = 100
 _ANSWER_KEYS = ("final_answer", "final", "answer")
 _DECISION_KEYS = ("mode", "actions", "action", *_ANSWER_KEYS)
 
@@ -177,7 +176,7 @@ def _read_json(text: str) -> tuple[Decision, int]:
     """The first JSON object in the text that is a decision."""
     problem = 'no JSON object in the reply, expected {"mode": ...}'
     end, failed = 0, False
-    for match in islice(_OBJECT.finditer(text), _MAX_OBJECTS):
+    for match in islice(_OBJECT.finditer(text), 100):
         start = match.start()
         # What follows a broken object may lie inside it, unless a line begins there.
         if start < end or (failed and start and text[start - 1] != "\n"):

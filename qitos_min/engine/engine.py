@@ -268,7 +268,7 @@ def first(given: Any, source: Any, name: str, default: Any = None) -> Any:
     return default if found is None else found
 
 
-def checked(argument: str, value: Any, kind: type) -> Any:
+def checked(argument: str, value: Any, kind: Any) -> Any:
     """A value of a kind, or None; else a ``TypeError``."""
     if value is None or isinstance(value, kind):
         return value

@@ -83,12 +83,11 @@ class EngineHook:
     def on_recover(self, ctx: HookContext, engine: Any) -> None: ...
 
 
-HOOK_METHODS = {
+HOOK_METHODS = {  # The names of a hook's methods, with those of their arguments.
     name: list(inspect.signature(method).parameters)[1:]
     for name, method in vars(EngineHook).items()
     if name.startswith("on_")
 }
-"""The names of a hook's methods, with those of their arguments."""
 
 
 def listeners(hooks: Iterable[Any]) -> dict[str, list[tuple[Any, Callable[..., Any]]]]:

@@ -197,10 +197,15 @@ def test_bad_python_notation_is_a_parse_error(text):
         decide("react_text_v1", text)
 
 
-@pytest.mark.parametrize("name", ["json_decision_v1", "react_text_v1"])
+@pytest.mark.parametrize("name", ["json_decision_v1", "react_text_v1", "xml_decision_v1"])
 @pytest.mark.parametrize(
     "piece",
     [
+        "<decision>",
+        "<decision ",
+        '<action name="a">',
+        '<arg name="x">',
+        "<answer>",
         '{"a":',
         '\n{"a":',
         '{"',

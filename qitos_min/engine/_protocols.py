@@ -61,12 +61,13 @@ _DECISION_OBJECT = re.compile(
     r"""(?im)\A(?:```\w*\s*)?\{[^{}]*?["'](?:actions|final_answer)["']\s*:"""
     r"""|^[ \t]*\{[^{}]*?["']mode["']\s*:\s*["'](?:act|final|wait)\b"""
 )
-_XML_DECISION = re.compile(r"<decision\b([^>]*?)(?:/>|>(.*?)</decision>)", re.DOTALL)
-_XML_ACTION, _XML_ARG = (
-    re.compile(rf"""<{tag}\s+name\s*=\s*["']([^"']+)["']\s*(?:/>|>(.*?)</{tag}>)""", re.DOTALL)
-    for tag in ("action", "arg")
+# No element holds another of its name, so that an endless reply is read in one go.
+_XML_DECISION = re.compile(r"(?s)<decision\b([^<>]*?)(?:/>|>((?:(?!<decision\b).)*?)</decision>)")
+_XML_NAMED = r"""(?s)<TAG\s+name\s*=\s*["']([^"'<>]+)["']\s*(?:/>|>((?:(?!<TAG\b).)*?)</TAG>)"""
+_XML_ACTION, _XML_ARG = (re.compile(_XML_NAMED.replace("TAG", tag)) for tag in ("action", "arg"))
+_XML_TEXT = re.compile(
+    r"(?s)<(think|thought|rationale|final_answer|final|answer)>((?:(?!<\1>).)*?)</\1>"
 )
-_XML_TEXT = re.compile(r"(?s)<(think|thought|rationale|final_answer|final|answer)>(.*?)</\1>")
 
 
 class Parsed(NamedTuple):

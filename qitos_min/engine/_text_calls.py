@@ -63,9 +63,9 @@ def read_react(text: str) -> tuple[Decision, int]:
         return Decision.final(answer, rationale=why), len(text)
     actions, end = [], match.start()
     # What a model writes after its actions as if they had run is invented.
-    while match and match["label"].lower() == "action":
-        if not BLANK.fullmatch(text, end, match.start()):
-            break
+    while (
+        match and match["label"].lower() == "action" and BLANK.fullmatch(text, end, match.start())
+    ):
         action, end = _react_call(text[:stop], match.end())
         actions.append(action)
         match = LABEL.search(text, end, stop)

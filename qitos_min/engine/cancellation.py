@@ -48,5 +48,4 @@ class CancelToken:
 
     def clear(self) -> None:
         """Take the request back."""
-        with self._lock:
-            self.mode = None
+        self.mode = None

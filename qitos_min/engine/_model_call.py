@@ -56,7 +56,8 @@ def decide_with_model(run: Run) -> tuple[Decision, str]:
         again = f"That reply cannot be used: {problem}. Try again."
         again += " Keep it short." if isinstance(problem, CutReplyError) else ""
         messages += [{"role": "assistant", "content": said}, {"role": "user", "content": again}]
-    give_types(parsed.decision, specs)
+    if "<arg" in reply.text:  # XML has no types.
+        give_types(parsed.decision, specs)
     return parsed.decision, parsed.said
 
 

@@ -123,7 +123,8 @@ def _remembered(run: Run) -> list[HistoryMessage]:
     # Results stay with their calls.
     roles = {*policy.roles, *(("tool",) if "assistant" in policy.roles else ())}
     rounds = rounds_of([m for m in messages if m.role in roles and m.step_id >= first])
-    if policy.max_messages is not None:
-        while sum(map(len, rounds)) > policy.max_messages:
-            del rounds[0]
-    return [message for one in rounds for message in one]
+    start, count, most = len(rounds), 0, policy.max_messages
+    while start and (most is None or count + len(rounds[start - 1]) <= most):
+        start -= 1
+        count += len(rounds[start])
+    return [message for one in rounds[start:] for message in one]

@@ -65,9 +65,7 @@ _DECISION_OBJECT = re.compile(
 _XML_DECISION = re.compile(r"(?s)<decision\b([^<>]*?)(?:/>|>((?:(?!<decision\b).)*?)</decision>)")
 _XML_NAMED = r"""(?s)<TAG\s+name\s*=\s*["']([^"'<>]+)["']\s*(?:/>|>((?:(?!<TAG\b).)*?)</TAG>)"""
 _XML_ACTION, _XML_ARG = (re.compile(_XML_NAMED.replace("TAG", tag)) for tag in ("action", "arg"))
-_XML_TEXT = re.compile(
-    r"(?s)<(think|thought|rationale|final_answer|final|answer)>((?:(?!<\1>).)*?)</\1>"
-)
+_XML_TEXT = re.compile(r"(?s)<(think|thought|final_answer|final|answer)>((?:(?!<\1>).)*?)</\1>")
 
 
 class Parsed(NamedTuple):

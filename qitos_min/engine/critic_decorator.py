@@ -16,8 +16,7 @@ class _FunctionCritic(Critic):
     """A function with a critic's name; it stays callable."""
 
     def __init__(self, function: Callable[..., Any], name: str, score: float | None) -> None:
-        self._function = function
-        self._score = score
+        self._function, self._score = function, score
         self.critic_name = name
         self.__doc__ = function.__doc__
 

@@ -44,8 +44,7 @@ class DelegateTool(BaseTool):
         text = f"Let {spec.name} do a part of the task: {spec.description}"
         name = f"delegate_to_{spec.name}"
         super().__init__(ToolSpec(name, text, parameters=_PARAMETERS, required=["task"]))
-        self._agent = spec
-        self._critics = critics
+        self._agent, self._critics = spec, critics
 
     def execute(
         self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None

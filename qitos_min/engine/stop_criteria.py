@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from ..core._json import dumps, to_json_value
@@ -35,47 +36,40 @@ class FinalResultCriteria(StopCriteria):
         return found, StopReason.FINAL if found else None, None
 
 
-class _LimitCriteria(StopCriteria):
-    """Stops when a number of the runtime info, or the steps, reaches a limit."""
-
-    key = ""
-    reason = StopReason.MAX_STEPS
-
-    def __init__(self, limit: float) -> None:
-        self._limit = limit
-
-    def should_stop(self, state: Any, step_count: int, runtime_info: Info = None) -> Verdict:
-        used = {"steps": step_count, **(runtime_info or {})}.get(self.key, 0)
-        if used < self._limit:
-            return False, None, None
-        return True, self.reason, f"{self.key}={used} of {self._limit}"
+def _limit(info: Info, key: str, most: float, reason: StopReason) -> Verdict:
+    used = (info or {}).get(key, 0)
+    return (True, reason, f"{key}={used} of {most}") if used >= most else (False, None, None)
 
 
-class MaxStepsCriteria(_LimitCriteria):
+@dataclass(eq=False)
+class MaxStepsCriteria(StopCriteria):
     """Stops after a number of steps."""
 
-    key = "steps"
+    max_steps: int
 
-    def __init__(self, max_steps: int) -> None:
-        super().__init__(max_steps)
+    def should_stop(self, state: Any, step_count: int, runtime_info: Info = None) -> Verdict:
+        return _limit({"steps": step_count}, "steps", self.max_steps, StopReason.MAX_STEPS)
 
 
-class MaxRuntimeCriteria(_LimitCriteria):
+@dataclass(eq=False)
+class MaxRuntimeCriteria(StopCriteria):
     """Stops after a number of seconds."""
 
-    key, reason = "elapsed_seconds", StopReason.BUDGET_TIME
+    max_runtime_seconds: float
 
-    def __init__(self, max_runtime_seconds: float) -> None:
-        super().__init__(max_runtime_seconds)
+    def should_stop(self, state: Any, step_count: int, runtime_info: Info = None) -> Verdict:
+        most = self.max_runtime_seconds
+        return _limit(runtime_info, "elapsed_seconds", most, StopReason.BUDGET_TIME)
 
 
-class MaxTokensCriteria(_LimitCriteria):
+@dataclass(eq=False)
+class MaxTokensCriteria(StopCriteria):
     """Stops after a number of tokens."""
 
-    key, reason = "total_tokens", StopReason.BUDGET_TOKENS
+    max_tokens: int
 
-    def __init__(self, max_tokens: int) -> None:
-        super().__init__(max_tokens)
+    def should_stop(self, state: Any, step_count: int, runtime_info: Info = None) -> Verdict:
+        return _limit(runtime_info, "total_tokens", self.max_tokens, StopReason.BUDGET_TOKENS)
 
 
 class StagnationCriteria(StopCriteria):

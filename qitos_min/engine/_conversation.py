@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..core._json import dumps
+from ..core._shorten import joined
 from ..core.action import Action
 from ..core.history import HistoryMessage
 
@@ -59,7 +60,7 @@ def conversation(
         else:
             exchanges.append((message, []))
     for said, results in exchanges:
-        text, calls = _text(said.content), said.metadata.get("tool_calls") or []
+        text, calls = joined(said.content), said.metadata.get("tool_calls") or []
         if said.role == "assistant":
             own = said.metadata.get("task")
             if own is not None and (own != begun or turns.last == "assistant"):
@@ -81,7 +82,7 @@ def conversation(
             turns.user(text)
         for result in results:
             name = result.metadata.get("name", "tool")
-            turns.user(f"Result of {name}: {_text(result.content)}")
+            turns.user(f"Result of {name}: {joined(result.content)}")
     turns.see(view, f"Task: {begun or task}", begun in (None, task))
     system = "\n\n".join(filter(None, systems))
     head = [{"role": "system", "content": system}] if system else []
@@ -130,7 +131,7 @@ class _Turns:
         for call, result in zip(calls, results):
             own = self._fresh(call["id"])
             made.append({**call, "id": own})
-            told = {"role": "tool", "content": _text(result.content), "tool_call_id": own}
+            told = {"role": "tool", "content": joined(result.content), "tool_call_id": own}
             self.sent.append(told)
 
     def _fresh(self, call_id: str) -> str:
@@ -151,7 +152,3 @@ def _completed(calls: list[dict[str, Any]], results: list[HistoryMessage]) -> li
         missing = HistoryMessage("tool", _NO_RESULT, metadata={"name": name})
         found.append(left.pop(call["id"], missing))
     return [*found, *left.values()]
-
-
-def _text(content: Any) -> str:
-    return content if isinstance(content, str) else dumps(content)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core._json import dumps
+from ..core._shorten import joined
 from ..core.decision import Decision
 from ..core.errors import ErrorCategory
 from ..core.history import HistoryMessage
@@ -97,8 +98,7 @@ def _messages(run: Run, specs: list[ToolSpec], write: Any) -> list[dict[str, Any
     """System prompt with the tools, the conversation, and what is to be seen now."""
     seat = run.seat
     base = run.modified_prompt or seat.agent.build_system_prompt(run.state) or ""
-    prepared = seat.agent.prepare(run.state)
-    parts = [prepared if isinstance(prepared, str) else dumps(prepared)]
+    parts = [joined(seat.agent.prepare(run.state))]
     if run.observation["env"]["enabled"]:
         parts.append(f"Environment: {dumps(run.observation['env']['observation'])}")
     if run.instruction_patch:

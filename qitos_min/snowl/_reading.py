@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from itertools import islice
+from itertools import zip_longest
 from types import SimpleNamespace
 from typing import Any
 
-from snowl_compat import SCHEMA_VERSION, Issue, SnowlCompatError, build_payload
-from snowl_compat import critic_traces, dumps, to_json_value
+from snowl_compat import SCHEMA_VERSION, Issue, SnowlCompatError, build_payload, to_json_value
 
 Row = dict[str, Any]
 Error = BaseException | None
@@ -42,25 +41,6 @@ def peek(source: Any, *names: str) -> Any:
     return next((value for value in map(get, names) if value is not None), None)
 
 
-def peek_text(source: Any, *names: str) -> str:
-    """Return the first of some fields as text; what is no text or number is ``""``."""
-    value = to_json_value(peek(source, *names))
-    if value is None or isinstance(value, (dict, list)):
-        return ""
-    return value if isinstance(value, str) else dumps(value)
-
-
-def _peek_rows(source: Any, name: str) -> list[Any]:
-    value = peek(source, name)
-    return [row for row in value if row is not None] if isinstance(value, (list, tuple)) else []
-
-
-def _peek_whole(source: Any, name: str) -> int | None:
-    """Return the integer that a field's number says exactly, else None."""
-    value = to_json_value(peek(source, name))
-    return int(value) if type(value) in (int, float) and value == int(value) else None
-
-
 def described(error: BaseException) -> str:
     """Return type and message of an exception."""
     return ": ".join(filter(None, (type(error).__name__, str(to_json_value(str(error).strip())))))
@@ -83,16 +63,9 @@ class Config:
     strict: bool = False
 
     def __post_init__(self) -> None:
-        steps, name, mapping = self.max_steps, self.event_name, (Mapping, type(None))
-        for field, good, wanted in (
-            ("max_steps", steps is None or (type(steps) is int and steps > 0), "an int >= 1"),
-            ("engine_kwargs", isinstance(self.engine_kwargs, mapping), "a mapping"),
-            ("state_kwargs", isinstance(self.state_kwargs, mapping), "a mapping"),
-            ("event_name", isinstance(name, str) and name.strip(), "a name"),
-        ):
-            if not good:
-                text = f"expected {wanted}, got {kind_of(getattr(self, field))}"
-                raise SnowlCompatError(text, field)
+        steps = self.max_steps
+        if steps is not None and (type(steps) is not int or steps < 1):
+            raise SnowlCompatError(f"expected an int >= 1, got {kind_of(steps)}", "max_steps")
         if steps is not None and "budget" in (self.engine_kwargs or ()):
             raise SnowlCompatError("expected no budget beside max_steps", "engine_kwargs")
 
@@ -118,7 +91,7 @@ _STOP_OF = {word: stop for stop, words in _STOPS.items() for word in words.split
 
 def task_of(state: Any) -> str:
     """Return the text of the last user message, its parts as lines."""
-    asked = [row for row in _peek_rows(state, "messages") if peek(row, "role") == "user"]
+    asked = [row for row in peek(state, "messages") or () if peek(row, "role") == "user"]
     if not asked:
         raise SnowlCompatError("the state has no user message")
     content = peek(asked[-1], "content")
@@ -145,29 +118,32 @@ def tell(
     payload: Row = {**build_payload(source, engine=engine, issues=issues)}
     if payload["engine_config"]["budget_max_steps"] is None:
         payload["engine_config"]["budget_max_steps"] = config.max_steps
-    records = _peek_rows(source, "records")
-    # The payload's rows belong to the records in order, and there all have names.
-    rows = iter(payload["critic_traces"])
-    verdicts = [[*islice(rows, len(critic_traces([record])))] for record in records]
-    steps = [step_event(*step) for step in zip(records, range(len(records)), verdicts)]
+    verdicts: dict[int, list[Row]] = {}
+    for row in payload["critic_traces"]:
+        verdicts.setdefault(row["step_id"], []).append(row)
+    steps = [Step(record, n) for n, record in enumerate(peek(source, "records") or ())]
     answer, stop, failure = _ending(source, seen)
     if cause is not None:
         failure = _raised(cause)
     elif failure is None and config.strict and issues:
         failure = {"message": f"{issues[0].path}: {issues[0].message}"}
     first = {"event": config.event_name, "schema_version": SCHEMA_VERSION, "payload": payload}
-    events = [{**first, "issues": [issue._asdict() for issue in issues]}, *steps]
+    events = [
+        {**first, "issues": [issue._asdict() for issue in issues]},
+        *(step.event(verdicts.get(step.number, ())) for step in steps),
+    ]
     if failure is not None:
         events.append({"event": "qitos.failure", **dict.fromkeys(_FAILURE), **failure})
+    artifacts = {ref["uri"]: ref for step in steps for ref in step.artifacts()}
     message = {"role": "assistant", "content": answer or ""}
     fields = {
         "messages": [] if answer is None else [{**message}],
-        "actions": [call for record in records for call in _actions(record)],
-        "observations": [found for pair in zip(records, steps) for found in _observations(*pair)],
+        "actions": [action for step in steps for action in step.actions()],
+        "observations": [found for step in steps for found in step.observations()],
         "output": {
             "message": message,
             "usage": _usage(source),
-            "artifacts": _artifacts(source, records),
+            "artifacts": [*artifacts.values()],
             "trace_events": events,
         },
         "stop_reason": stop if failure is None else SnowlStop.ERROR,
@@ -183,83 +159,82 @@ def fill(state: Any, fields: Row) -> Any:
     return state
 
 
-def step_event(record: Any, index: int, verdicts: Sequence[Mapping[str, Any]]) -> Row:
-    """Return one step at a glance, for people who follow the trace."""
-    # Its calls say ``tool_name``: rows with ``name`` Snowl's scorers would count a second time.
-    step_id, shown = _peek_whole(record, "step_id"), ("critic_name", "action", "reason", "score")
-    return {
-        "event": "qitos.step",
-        "step_id": index if step_id is None else step_id,
-        "agent_id": peek_text(record, "agent_id") or None,
-        "mode": peek_text(peek(record, "decision"), "mode") or None,
-        "tool_calls": [_call(call) for call in _peek_rows(record, "tool_invocations")],
-        "critics": [{name: row[name] for name in shown} for row in verdicts],
-    }
+class Step:
+    """What a step record tells Snowl: its fields as JSON, of the types that Snowl expects."""
+
+    def __init__(self, record: Any, index: int) -> None:
+        number = to_json_value(peek(record, "step_id"))
+        decision = _as(dict, to_json_value(peek(record, "decision")))
+        actions = to_json_value(peek(record, "actions")) or decision.get("actions")
+        calls = _as(list, to_json_value(peek(record, "tool_invocations")))
+        self.number = number if type(number) is int else index
+        self.agent_id = to_json_value(peek(record, "agent_id"))
+        self.mode = decision.get("mode")
+        self.decided = [_as(dict, action) for action in _as(list, actions)]
+        self.calls = [_as(dict, call) for call in calls]
+        self.results = _as(list, to_json_value(peek(record, "action_results")))
+
+    def event(self, verdicts: Iterable[Row]) -> Row:
+        """Return the step at a glance, for people who follow the trace."""
+        # Its calls say ``tool_name``: rows with ``name`` Snowl's scorers would count a second time.
+        shown = ("critic_name", "action", "reason", "score")
+        told = ("tool_name", "status", "latency_ms", "error")
+        return {
+            "event": "qitos.step",
+            "step_id": self.number,
+            "agent_id": self.agent_id,
+            "mode": self.mode,
+            "tool_calls": [{name: call.get(name) for name in told} for call in self.calls],
+            "critics": [{name: row[name] for name in shown} for row in verdicts],
+        }
+
+    def actions(self) -> Iterator[Any]:
+        """Yield the calls that the step decided on, in order."""
+        for action in self.decided:
+            args = action.get("args")
+            arguments = args if isinstance(args, dict) else {} if args is None else {"value": args}
+            payload = {"tool_name": action.get("name"), "arguments": arguments}
+            if action.get("action_id"):
+                payload["tool_call_id"] = action["action_id"]
+            yield SimpleNamespace(action_type="tool_call", payload=payload)
+
+    def observations(self) -> Iterator[Any]:
+        """Yield its results in order, each under the name of the call it belongs to."""
+        # They follow the invocations: QitOS appends what the environment says, no tool's result.
+        for call, result in zip_longest(self.calls, self.results):
+            payload, kind = {"result": result}, "environment"
+            if call is not None:
+                kind = "tool_result"
+                payload = {
+                    "tool_name": call.get("tool_name"),
+                    **payload,
+                    "status": call.get("status"),
+                }
+            yield SimpleNamespace(observation_type=kind, payload=payload)
+
+    def artifacts(self) -> Iterator[Row]:
+        """Yield references to stored bodies, by the store's key and the body's id."""
+        for holder in (*self.calls, *self.results):
+            for ref in _as(list, _as(dict, holder).get("artifact_refs")):
+                name, store = (_as(dict, ref).get(key) for key in ("artifact_id", "resolver_key"))
+                if name and store:
+                    uri = f"{store}:{name}"
+                    yield {"name": name, "uri": uri, "media_type": ref.get("media_type")}
 
 
-def _call(call: Any) -> Row:
-    latency, error = to_json_value(peek(call, "latency_ms")), peek_text(call, "error")
-    row = {
-        "tool_name": peek_text(call, "tool_name", "name"),
-        "status": peek_text(call, "status") or None,
-        "latency_ms": latency if type(latency) in (int, float) else None,
-    }
-    return {**row, "error": error} if error else row
-
-
-def _actions(record: Any) -> Iterator[Any]:
-    """The calls that a step decided on, in order."""
-    decided = _peek_rows(record, "actions") or _peek_rows(peek(record, "decision"), "actions")
-    for action in decided:
-        args, call_id = to_json_value(peek(action, "args")), peek_text(action, "action_id")
-        if not isinstance(args, dict):
-            args = {} if args is None else {"value": args}
-        payload = {"tool_name": peek_text(action, "name"), "arguments": args}
-        payload |= {"tool_call_id": call_id} if call_id else {}
-        yield SimpleNamespace(action_type="tool_call", payload=payload)
-
-
-def _observations(record: Any, step: Row) -> Iterator[Any]:
-    """A step's results in order, each under the name of the call it belongs to."""
-    # They follow the invocations: QitOS appends what the environment says, no tool's result.
-    calls, results = step["tool_calls"], [*(peek(record, "action_results") or ())]
-    results += [{"error": call.get("error")} for call in calls[len(results) :]]
-    for index, result in enumerate(results):
-        call = calls[index] if index < len(calls) else {}
-        name = call.get("tool_name")
-        if not isinstance(result, Mapping) and peek(result, "status") is not None:
-            name = peek_text(result, "tool_name", "name") or name
-            error, result = peek_text(result, "error"), peek(result, "output")
-            if error:
-                result = {"error": error, **({} if result is None else {"output": result})}
-        payload = {"result": to_json_value(result)}
-        if name:
-            payload = {"tool_name": name, **payload, "status": call.get("status")}
-        kind = "tool_result" if name else "environment"
-        yield SimpleNamespace(observation_type=kind, payload=payload)
-
-
-def _artifacts(source: Any, records: list[Any]) -> list[Row]:
-    """References to stored bodies, each once, by the store's key and the body's id."""
-    holders, found = [peek(source, "task_result")], {}
-    for record in records:
-        holders += [*_peek_rows(record, "tool_invocations"), *_peek_rows(record, "action_results")]
-    for holder in holders:
-        for ref in (*_peek_rows(holder, "artifact_refs"), *_peek_rows(holder, "artifacts")):
-            names = ("artifact_id", "resolver_key", "media_type")
-            name, store, kind = (peek_text(ref, field) for field in names)
-            if name and store:
-                uri = f"{store}:{name}"
-                found[uri] = {"name": name, "uri": uri, "media_type": kind or None}
-    return list(found.values())
+def _as(kind: type, value: Any) -> Any:
+    """A value if it is of a type, else an empty one of it."""
+    return value if isinstance(value, kind) else kind()
 
 
 def _usage(result: Any) -> dict[str, int]:
     """Token counts as Snowl has them; QitOS may know only the total."""
     metrics = peek(peek(result, "task_result"), "metrics")
     names = ("prompt_tokens_total", "completion_tokens_total", "token_usage")
-    told = [_peek_whole(result, "total_tokens"), *(_peek_whole(metrics, name) for name in names)]
-    total, used, made, spent = (max(count or 0, 0) for count in told)
+    told = to_json_value([peek(result, "total_tokens"), *(peek(metrics, name) for name in names)])
+    total, used, made, spent = (
+        int(count) if type(count) in (int, float) and count >= 0 else 0 for count in told
+    )
     total = total or spent or used + made
     return {"input_tokens": used, "output_tokens": made, "total_tokens": total}
 
@@ -271,8 +246,8 @@ def _ending(source: Any, seen: Error) -> tuple[str | None, SnowlStop, Row | None
     answer = to_json_value(next((value for value in found if value is not None), None))
     if not isinstance(answer, (str, type(None))):
         answer = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
-    reasons = (peek_text(place, "stop_reason") for place in reversed(places))
-    reason = next(filter(None, reasons), "").strip().lower()
+    reasons = (to_json_value(peek(place, "stop_reason")) for place in reversed(places))
+    reason = str(next(filter(None, reasons), "")).lower()
     known = SnowlStop.COMPLETED if not reason and answer is not None else SnowlStop.ERROR
     stop = _STOP_OF.get(reason, known)
     return answer, stop, _failure(source, reason, seen) if stop is SnowlStop.ERROR else None
@@ -280,32 +255,30 @@ def _ending(source: Any, seen: Error) -> tuple[str | None, SnowlStop, Row | None
 
 def _failure(result: Any, reason: str, seen: Error) -> Row:
     """What a failed run ended with: its own word, else its last failed event."""
-    # QitOS 0.3.0 has no ``failure``, but its hooks are shown the exception.
-    crashed = reason == "unrecoverable_error"
-    told = peek(result, "failure") or (_last_error(result) if crashed else None)
-    failure: Row = {name: text for name in _FAILURE if (text := peek_text(told, name))}
-    failure["step_id"] = _peek_whole(told, "step_id")
-    if seen is not None and crashed:
-        raised = _raised(seen)
-        # A hook is shown errors too that the run got over.
-        if failure.get("message", raised["message"]) in (raised["message"], described(seen)):
-            failure = {**raised, **failure, "message": raised["message"]}
+    failure = _as(dict, to_json_value(peek(result, "failure")))
+    if not failure and reason == "unrecoverable_error":
+        failure = _last_error(result)
+        # QitOS 0.3.0 has no ``failure``, but its hooks are shown the exception; also one of
+        # which the run got over.
+        told = None if seen is None else _raised(seen)
+        if told and failure.get("message") in (None, told["message"], described(seen)):
+            failure = {**failure, **told}
     if not failure.get("message") and not failure.get("type"):
         how = f"stop reason {reason!r}" if reason else "neither a stop reason nor an answer"
         failure["message"] = f"the run ended with {how}"
-    return failure
+    return {name: failure.get(name) for name in _FAILURE}
 
 
 def _last_error(result: Any) -> Row:
     """The last failed event, in the phase that the run was in."""
     found: Row = {}
     phase = None
-    for event in _peek_rows(result, "events"):
-        if error := peek_text(event, "error"):
+    for event in peek(result, "events") or ():
+        if error := peek(event, "error"):
             found = {"message": error, "phase": phase, "step_id": peek(event, "step_id")}
         else:
-            phase = peek_text(event, "phase")
-    return found
+            phase = peek(event, "phase")
+    return _as(dict, to_json_value(found))
 
 
 def _raised(error: BaseException) -> Row:

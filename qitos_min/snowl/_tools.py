@@ -14,9 +14,11 @@ from typing import Any
 
 from snowl_compat import SnowlCompatError, to_json_value
 
-from ._reading import described, peek, peek_text
+from ._reading import described, peek
 
 _PERMISSIONS = ("filesystem_read", "filesystem_write", "network", "command")
+
+
 _TYPES = dict(string=str, integer=int, number=float, boolean=bool, array=list, object=dict)
 
 
@@ -34,9 +36,9 @@ class SnowlTool:
     max_retries = 0
 
     def __init__(self, tool: Any, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        self.__name__ = self.name = peek_text(tool, "name")
-        self.__doc__ = self.description = peek_text(tool, "description")
-        self.input_schema = to_json_value(peek(tool, "parameters") or {})
+        self.__name__ = self.name = tool.name
+        self.__doc__ = self.description = tool.description
+        self.input_schema = to_json_value(tool.parameters)
         self.__signature__ = _signature_of(self.input_schema)
         self.required_ops: list[str] = []
         self._callable, self._loop = tool.callable, loop
@@ -49,11 +51,11 @@ class SnowlTool:
 
 
 def _signature_of(schema: dict[str, Any]) -> inspect.Signature:
-    """A JSON schema's properties as a signature, which QitOS shows to models."""
-    parameters, required = [], schema.get("required") or ()
-    for name, part in (schema.get("properties") or {}).items():
+    """A JSON schema's properties as a signature, which QitOS describes to models."""
+    required, make, parameters = schema.get("required", ()), inspect.Parameter, []
+    for name, part in schema.get("properties", {}).items():
         if name.isidentifier() and not iskeyword(name):  # "max-results" is no parameter.
-            kind, make = _TYPES.get(str(peek(part, "type")), object), inspect.Parameter
+            kind = _TYPES.get(str(peek(part, "type")), object)
             default = make.empty if name in required else None
             parameters.append(make(name, make.KEYWORD_ONLY, annotation=kind, default=default))
     return inspect.Signature(parameters)

@@ -16,7 +16,7 @@ from typing import Any
 
 from snowl_compat import SnowlCompatError, critic_traces
 
-from ._reading import Config, Error, Row, Told, attempt, kind_of, peek, step_event, tell
+from ._reading import Config, Error, Row, Step, Told, attempt, kind_of, peek, tell
 from ._tools import SnowlTool, awaited, framework_part, team_with_tools, with_tools
 
 
@@ -47,9 +47,9 @@ class Trial:
         """Tell Snowl of a finished step while the run goes on."""
         if self.cancelled or self.emit is None:
             return
-        event = step_event(record, self.steps, critic_traces([record]))
+        event = Step(record, self.steps).event(critic_traces([record]))
         self.steps += 1
-        called = ", ".join(call["tool_name"] for call in event["tool_calls"])
+        called = ", ".join(str(call["tool_name"]) for call in event["tool_calls"])
         message = f"step {event['step_id']}: {called or event['mode'] or 'done'}"
         # Under its own name QitOS's agent would be a task that the monitor waits for.
         own = {"event": "runtime.agent.step", "qitos_agent": event.pop("agent_id")}
@@ -118,14 +118,18 @@ class Trial:
             options["max_steps"] = steps
         if self.tools:
             given = "tool_registry" in settings
-            own = settings["tool_registry"] if given else peek(agent, "tool_registry")
+            own = peek(settings if given else agent, "tool_registry")
             tooled = with_tools(agent, own, self.tools)
             if given:
                 settings["tool_registry"] = tooled
             else:
                 agent.tool_registry = tooled
         if peek(agent, "build_engine") is None:
-            return _run_plain(agent, self.task, options, settings)
+            if settings:
+                options["engine_kwargs"] = settings
+            if _takes(agent.run, "return_state"):
+                options["return_state"] = True
+            return awaited(agent.run(task=self.task, **options))
         if steps is not None:
             # The state's own limit alone would end the run as a failure.
             kind = framework_part(agent, ".engine", "RuntimeBudget") or SimpleNamespace
@@ -139,20 +143,8 @@ class Trial:
         return None if self.cancelled else engine.run(self.task, **options)
 
 
-def _run_plain(agent: Any, task: str, options: Row, settings: Row) -> Any:
-    """Run an agent that has no ``build_engine``, with what its ``run`` takes."""
-    if settings:
-        options["engine_kwargs"] = settings
-    if _takes(agent.run, "return_state"):
-        options["return_state"] = True
-    named = _takes(agent.run, "task")
-    return awaited(agent.run(task=task, **options) if named else agent.run(task, **options))
-
-
 def _takes(function: Any, name: str) -> bool:
-    """Whether a function takes a keyword; one that is not there, or cannot say so, does."""
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return True
-    return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    """Whether a function takes a keyword; one that is not there does."""
+    parameters = {} if function is None else inspect.signature(function).parameters
+    kinds = (parameter.kind for parameter in parameters.values())
+    return function is None or name in parameters or inspect.Parameter.VAR_KEYWORD in kinds

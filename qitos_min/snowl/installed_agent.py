@@ -13,7 +13,7 @@ from typing import Any
 
 from snowl_compat import SnowlCompatError, to_json_value
 
-from ._reading import Config, Row, attempt, described, fill, kind_of, peek, peek_text, task_of
+from ._reading import Config, Row, attempt, described, fill, kind_of, peek, task_of
 from ._tools import SnowlTool
 from ._trial import Trial, is_agent
 
@@ -89,9 +89,9 @@ class InstalledAgent:
         """What tells Snowl's monitor of an event, with the names that it knows."""
         loop, metadata = asyncio.get_running_loop(), peek(context, "metadata")
         emit = peek(metadata, "__snowl_emit_event")
-        ids = {name: peek_text(context, name) or None for name in ("task_id", "sample_id")}
+        ids = {name: peek(context, name) for name in ("task_id", "sample_id")}
         ids["agent_id"] = self.agent_id
-        ids["variant_id"] = peek_text(metadata, "variant_id") or "default"
+        ids["variant_id"] = peek(metadata, "variant_id") or "default"
 
         def send(event: Row) -> None:
             # A loop that is closed, or a monitor that raises, is no matter of the run.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import zip_longest
@@ -39,11 +39,6 @@ def peek(source: Any, *names: str) -> Any:
     """Return the first of some keys or attributes that is not None, else None."""
     get = source.get if isinstance(source, Mapping) else lambda name: getattr(source, name, None)
     return next((value for value in map(get, names) if value is not None), None)
-
-
-def described(error: BaseException) -> str:
-    """Return type and message of an exception."""
-    return ": ".join(filter(None, (type(error).__name__, str(to_json_value(str(error).strip())))))
 
 
 def kind_of(value: Any) -> str:
@@ -86,7 +81,6 @@ _STOPS = {
     SnowlStop.CANCELLED: "cancelled_immediate cancelled_after_step interrupt",
 }
 """Snowl's stop reasons, each with those of QitOS; any other is an error."""
-_STOP_OF = {word: stop for stop, words in _STOPS.items() for word in words.split()}
 
 
 def task_of(state: Any) -> str:
@@ -118,37 +112,32 @@ def tell(
     payload: Row = {**build_payload(source, engine=engine, issues=issues)}
     if payload["engine_config"]["budget_max_steps"] is None:
         payload["engine_config"]["budget_max_steps"] = config.max_steps
-    verdicts: dict[int, list[Row]] = {}
-    for row in payload["critic_traces"]:
-        verdicts.setdefault(row["step_id"], []).append(row)
-    steps = [Step(record, n) for n, record in enumerate(peek(source, "records") or ())]
     answer, stop, failure = _ending(source, seen)
     if cause is not None:
         failure = _raised(cause)
     elif failure is None and config.strict and issues:
         failure = {"message": f"{issues[0].path}: {issues[0].message}"}
     first = {"event": config.event_name, "schema_version": SCHEMA_VERSION, "payload": payload}
-    events = [
-        {**first, "issues": [issue._asdict() for issue in issues]},
-        *(step.event(verdicts.get(step.number, ())) for step in steps),
-    ]
-    if failure is not None:
-        events.append({"event": "qitos.failure", **dict.fromkeys(_FAILURE), **failure})
-    artifacts = {ref["uri"]: ref for step in steps for ref in step.artifacts()}
+    events = [{**first, "issues": [issue._asdict() for issue in issues]}]
     message = {"role": "assistant", "content": answer or ""}
-    fields = {
-        "messages": [] if answer is None else [{**message}],
-        "actions": [action for step in steps for action in step.actions()],
-        "observations": [found for step in steps for found in step.observations()],
-        "output": {
-            "message": message,
-            "usage": _usage(source),
-            "artifacts": [*artifacts.values()],
-            "trace_events": events,
-        },
-        "stop_reason": stop if failure is None else SnowlStop.ERROR,
-    }
-    return fields, None if failure is None else SnowlCompatError(_failure_text(failure))
+    output = {"message": message, "usage": _usage(source), "trace_events": events}
+    fields: Row = {"output": output, "stop_reason": stop if failure is None else SnowlStop.ERROR}
+    fields.update(messages=[] if answer is None else [{**message}], actions=[], observations=[])
+    artifacts: Row = {}
+    verdicts: dict[int, list[Row]] = {}
+    for row in payload["critic_traces"]:
+        verdicts.setdefault(row["step_id"], []).append(row)
+    for index, record in enumerate(peek(source, "records") or ()):
+        step = Step(record, index)
+        events.append(step.event(verdicts.get(step.number, ())))
+        fields["actions"] += step.actions()
+        fields["observations"] += step.observations()
+        artifacts.update((ref["uri"], ref) for ref in step.artifacts())
+    output["artifacts"] = [*artifacts.values()]
+    if failure is None:
+        return fields, None
+    events.append({"event": "qitos.failure", **dict.fromkeys(_FAILURE), **failure})
+    return fields, SnowlCompatError(_failure_text(failure))
 
 
 def fill(state: Any, fields: Row) -> Any:
@@ -163,68 +152,79 @@ class Step:
     """What a step record tells Snowl: its fields as JSON, of the types that Snowl expects."""
 
     def __init__(self, record: Any, index: int) -> None:
-        number = to_json_value(peek(record, "step_id"))
-        decision = _as(dict, to_json_value(peek(record, "decision")))
-        actions = to_json_value(peek(record, "actions")) or decision.get("actions")
-        calls = _as(list, to_json_value(peek(record, "tool_invocations")))
-        self.number = number if type(number) is int else index
-        self.agent_id = to_json_value(peek(record, "agent_id"))
-        self.mode = decision.get("mode")
-        self.decided = [_as(dict, action) for action in _as(list, actions)]
-        self.calls = [_as(dict, call) for call in calls]
-        self.results = _as(list, to_json_value(peek(record, "action_results")))
+        names = ("decision", "actions", "tool_invocations", "action_results", "step_id", "agent_id")
+        found = {name: to_json_value(peek(record, name)) for name in names}
+        self.number = found["step_id"] if type(found["step_id"]) is int else index
+        self.agent_id = found["agent_id"]
+        self.decision = _as(dict, found["decision"])
+        self.decided = _rows(found["actions"]) or _rows(self.decision.get("actions"))
+        self.calls = _rows(found["tool_invocations"])
+        self.results = _as(list, found["action_results"])
 
     def event(self, verdicts: Iterable[Row]) -> Row:
         """Return the step at a glance, for people who follow the trace."""
         # Its calls say ``tool_name``: rows with ``name`` Snowl's scorers would count a second time.
-        shown = ("critic_name", "action", "reason", "score")
-        told = ("tool_name", "status", "latency_ms", "error")
+        called = ("tool_name", "status", "latency_ms", "error")
+        judged = ("critic_name", "action", "reason", "score")
         return {
             "event": "qitos.step",
             "step_id": self.number,
             "agent_id": self.agent_id,
-            "mode": self.mode,
-            "tool_calls": [{name: call.get(name) for name in told} for call in self.calls],
-            "critics": [{name: row[name] for name in shown} for row in verdicts],
+            "mode": self.decision.get("mode"),
+            "tool_calls": [{name: call.get(name) for name in called} for call in self.calls],
+            "critics": [{name: row[name] for name in judged} for row in verdicts],
         }
 
-    def actions(self) -> Iterator[Any]:
-        """Yield the calls that the step decided on, in order."""
+    def actions(self) -> list[Any]:
+        """Return the calls that the step decided on, in order."""
+        made = []
         for action in self.decided:
             args = action.get("args")
-            arguments = args if isinstance(args, dict) else {} if args is None else {"value": args}
-            payload = {"tool_name": action.get("name"), "arguments": arguments}
+            args = args if isinstance(args, dict) else {} if args is None else {"value": args}
+            payload = {"tool_name": action.get("name"), "arguments": args}
             if action.get("action_id"):
                 payload["tool_call_id"] = action["action_id"]
-            yield SimpleNamespace(action_type="tool_call", payload=payload)
+            made.append(SimpleNamespace(action_type="tool_call", payload=payload))
+        return made
 
-    def observations(self) -> Iterator[Any]:
-        """Yield its results in order, each under the name of the call it belongs to."""
-        # They follow the invocations: QitOS appends what the environment says, no tool's result.
+    def observations(self) -> list[Any]:
+        """Return its results in order, each under the name of the call it belongs to."""
+        made = []
         for call, result in zip_longest(self.calls, self.results):
+            # Behind those of the calls QitOS appends what the environment says.
             payload, kind = {"result": result}, "environment"
             if call is not None:
-                kind = "tool_result"
                 payload = {
                     "tool_name": call.get("tool_name"),
                     **payload,
                     "status": call.get("status"),
                 }
-            yield SimpleNamespace(observation_type=kind, payload=payload)
+                kind = "tool_result"
+            made.append(SimpleNamespace(observation_type=kind, payload=payload))
+        return made
 
-    def artifacts(self) -> Iterator[Row]:
-        """Yield references to stored bodies, by the store's key and the body's id."""
-        for holder in (*self.calls, *self.results):
-            for ref in _as(list, _as(dict, holder).get("artifact_refs")):
-                name, store = (_as(dict, ref).get(key) for key in ("artifact_id", "resolver_key"))
-                if name and store:
-                    uri = f"{store}:{name}"
-                    yield {"name": name, "uri": uri, "media_type": ref.get("media_type")}
+    def artifacts(self) -> list[Row]:
+        """Return references to stored bodies, by the store's key and the body's id."""
+        holders = (*self.calls, *self.results)
+        return [
+            {
+                "name": ref["artifact_id"],
+                "uri": f"{ref['resolver_key']}:{ref['artifact_id']}",
+                "media_type": ref.get("media_type"),
+            }
+            for holder in holders
+            for ref in _rows(_as(dict, holder).get("artifact_refs"))
+            if ref.get("artifact_id") and ref.get("resolver_key")
+        ]
 
 
 def _as(kind: type, value: Any) -> Any:
     """A value if it is of a type, else an empty one of it."""
     return value if isinstance(value, kind) else kind()
+
+
+def _rows(value: Any) -> list[Row]:
+    return [_as(dict, row) for row in _as(list, value)]
 
 
 def _usage(result: Any) -> dict[str, int]:
@@ -247,32 +247,31 @@ def _ending(source: Any, seen: Error) -> tuple[str | None, SnowlStop, Row | None
     if not isinstance(answer, (str, type(None))):
         answer = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
     reasons = (to_json_value(peek(place, "stop_reason")) for place in reversed(places))
-    reason = str(next(filter(None, reasons), "")).lower()
-    known = SnowlStop.COMPLETED if not reason and answer is not None else SnowlStop.ERROR
-    stop = _STOP_OF.get(reason, known)
+    reason = str(next(filter(None, reasons), ""))
+    known = (stop for stop, words in _STOPS.items() if reason in words.split())
+    is_whole = not reason and answer is not None
+    stop = next(known, SnowlStop.COMPLETED if is_whole else SnowlStop.ERROR)
     return answer, stop, _failure(source, reason, seen) if stop is SnowlStop.ERROR else None
 
 
 def _failure(result: Any, reason: str, seen: Error) -> Row:
     """What a failed run ended with: its own word, else its last failed event."""
-    failure = _as(dict, to_json_value(peek(result, "failure")))
+    failure: Row = _as(dict, to_json_value(peek(result, "failure")))
     if not failure and reason == "unrecoverable_error":
         failure = _last_error(result)
-        # QitOS 0.3.0 has no ``failure``, but its hooks are shown the exception; also one of
-        # which the run got over.
-        told = None if seen is None else _raised(seen)
-        if told and failure.get("message") in (None, told["message"], described(seen)):
-            failure = {**failure, **told}
+        # QitOS 0.3.0 shows its hooks the exception, also one that the run got over.
+        raised = {} if seen is None else _raised(seen)
+        if failure.get("message") in (None, raised.get("message"), _failure_text(raised)):
+            failure = {**failure, **raised}
     if not failure.get("message") and not failure.get("type"):
         how = f"stop reason {reason!r}" if reason else "neither a stop reason nor an answer"
         failure["message"] = f"the run ended with {how}"
-    return {name: failure.get(name) for name in _FAILURE}
+    return failure
 
 
 def _last_error(result: Any) -> Row:
     """The last failed event, in the phase that the run was in."""
-    found: Row = {}
-    phase = None
+    found, phase = {}, None
     for event in peek(result, "events") or ():
         if error := peek(event, "error"):
             found = {"message": error, "phase": phase, "step_id": peek(event, "step_id")}
@@ -285,6 +284,11 @@ def _raised(error: BaseException) -> Row:
     lines = traceback.format_exception(error, limit=-_MOST_FRAMES)
     message, traced = to_json_value([str(error).strip(), "".join(lines).rstrip()])
     return {"type": type(error).__name__, "message": message, "traceback": traced}
+
+
+def described(error: BaseException) -> str:
+    """Return type and message of an exception."""
+    return _failure_text(_raised(error))
 
 
 def _failure_text(failure: Row) -> str:

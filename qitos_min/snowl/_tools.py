@@ -6,7 +6,6 @@ import asyncio
 import copy
 import inspect
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib import import_module
 from keyword import iskeyword
 from types import SimpleNamespace
@@ -76,10 +75,11 @@ def awaited(made: Any, loop: asyncio.AbstractEventLoop | None = None) -> Any:
 
 def framework_part(agent: Any, module: str, name: str) -> Any:
     """Return a class of the framework that an agent comes from, or None."""
-    kinds = [kind for kind in type(agent).__mro__ if kind.__name__ == "AgentModule"]
-    with suppress(ImportError):  # Imported, because nobody may have needed it yet.
-        root = kinds[-1].__module__.partition(".")[0] if kinds else ""
-        return getattr(import_module(root + module), name, None) if root else None
+    for kind in type(agent).__mro__:
+        if kind.__name__ == "AgentModule":
+            # Imported, because nobody may have needed it yet.
+            root = kind.__module__.partition(".")[0]
+            return getattr(import_module(root + module), name, None)
     return None
 
 
@@ -115,18 +115,18 @@ def team_with_tools(team: Any, done: Any, tools: Sequence[SnowlTool]) -> Any:
     team = _copied(team)
     for specs in vars(team).values():
         for name, spec in specs.items() if isinstance(specs, dict) else ():
-            agent = peek(spec, "agent")
             own = peek(spec, "tools_override")
-            own = peek(agent, "tool_registry") if own is None else own
-            if agent is not None and (own is None or own is not done):
+            own = peek(spec.agent, "tool_registry") if own is None else own
+            if own is None or own is not done:
                 specs[name] = spec = copy.copy(spec)
-                spec.tools_override = with_tools(agent, own, tools, f"agent {name!r}")
+                spec.tools_override = with_tools(spec.agent, own, tools, f"agent {name!r}")
     return team
 
 
 def _copied(registry: Any) -> Any:
     """A copy with containers of its own."""
-    made, kinds = copy.copy(registry), (dict, list, set)
-    own = {name: copy.copy(part) for name, part in vars(made).items() if isinstance(part, kinds)}
-    vars(made).update(own)
+    made = copy.copy(registry)
+    for name, part in vars(made).items():
+        if isinstance(part, (dict, list, set)):
+            setattr(made, name, copy.copy(part))
     return made

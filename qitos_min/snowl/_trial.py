@@ -16,7 +16,7 @@ from typing import Any
 
 from snowl_compat import SnowlCompatError, critic_traces
 
-from ._reading import Config, Error, Row, Step, Told, attempt, kind_of, peek, tell
+from ._reading import Config, Error, Row, Told, attempt, judged, kind_of, peek, read_step, tell
 from ._tools import SnowlTool, awaited, framework_part, team_with_tools, with_tools
 
 
@@ -47,7 +47,8 @@ class Trial:
         """Tell Snowl of a finished step while the run goes on."""
         if self.cancelled or self.emit is None:
             return
-        event = Step(record, self.steps).event(critic_traces([record]))
+        event = read_step(record, self.steps)[0]
+        event["critics"] = judged(critic_traces([record]))
         self.steps += 1
         called = ", ".join(str(call["tool_name"]) for call in event["tool_calls"])
         message = f"step {event['step_id']}: {called or event['mode'] or 'done'}"

@@ -113,7 +113,7 @@ def test_several_runs_begin_with_a_table_of_them(kept, tmp_path):
 
 def drawn(text, shape):
     """Begin and width in percent of the bars of a kind."""
-    bars = re.findall(rf'<rect x="([\d.]+)%" [^>]*width="([\d.]+)%" class="{shape}', text)
+    bars = re.findall(rf'<rect x="([\d.]+)%" width="([\d.]+)%" [^>]*class="{shape}', text)
     return [(float(x), float(width)) for x, width in bars]
 
 
@@ -152,14 +152,14 @@ def row(step, score, name="a", action="continue"):
 
 def points(rows):
     """Percent across, pixels down and colour of each score."""
-    found = re.findall(r'<circle cx="([\d.]+)%" cy="([\d.]+)" r="4" class="dot (c\d)"', _svg.scores(rows))
-    return [(float(x), float(y), shape) for x, y, shape in found]
+    found = re.findall(r'<circle cx="([\d.]+)%" cy="(\d+)" r="4" class="dot (c\d)"', _svg.scores(rows))
+    return [(float(x), int(y), shape) for x, y, shape in found]
 
 
 def test_a_point_stands_where_its_score_is():
     top, height = 24, 150
     found = points([row(10, 1.0), row(12, None), row(20, 0.25), row(15, 0.5, "b")])
-    assert found == [(0, top, "c0"), (100, top + 0.75 * height, "c0"), (50, top + 0.5 * height, "c1")]
+    assert found == [(0, top, "c0"), (100, round(top + 0.75 * height), "c0"), (50, top + height / 2, "c1")]
     wide = points([row(0, -1.0), row(1, 3.0), row(2, 1.0)])
     assert [y for _, y, _ in wide] == [top + height, top, top + height / 2]
 

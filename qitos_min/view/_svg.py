@@ -1,19 +1,18 @@
-"""The pictures of a page: inline SVG whose numbers are percent across and pixels down."""
+"""The pictures of a page: inline SVG. A float is percent across, an int is pixels down."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ._model import Row, Run, Step
 from ._words import duration, html_text, words
 
 SIGNS = {"retry": "↻", "stop": "■"}
-_TOP, _BELOW = 24, 150
-"""Pixels above the highest score, and from there down to the lowest."""
 _LANE, _LABEL, _BAR, _HEIGHT = 52, 12, 20, 22
-"""Pixels: of a lane; from its top to its label's baseline and to its bars; of a bar."""
+"""Of a lane; from its top to its label's baseline and to its bars; of a bar."""
+_TOP, _BOTTOM = 24, 174  # Of the highest score and the lowest.
 _MOST_POINTS = 120  # Scores of a critic that get a point each; more are a line only.
 
 
@@ -27,41 +26,40 @@ def timeline(run: Run, prefix: str) -> str:
 
     A bar links to the step's details; ``prefix`` makes ids unique.
     """
-    agents = dict.fromkeys(step.agent for step in run.steps)
-    agents |= dict.fromkeys(
-        row[end] for row in run.payload["handoff_traces"] for end in ("from_agent", "to_agent")
-    )
-    lanes = {agent: n for n, agent in enumerate(agents)}
+    handoffs = run.payload["handoff_traces"]
+    names = [step.agent for step in run.steps]
+    names += [row[end] for row in handoffs for end in ("from_agent", "to_agent")]
+    lanes = {name: n for n, name in enumerate(dict.fromkeys(names))}
     bottom = _LANE * len(lanes)
     parts = [*_axis(run, bottom)]
-    for agent, lane in lanes.items():
-        parts.append(_tag("text", html_text(agent or "agent"), x=0, y=_LANE * lane + _LABEL))
+    for name, lane in lanes.items():
+        parts.append(_tag("text", html_text(name or "agent"), x=0, y=_LANE * lane + _LABEL))
     parts += [_bar(run, step, lanes[step.agent], prefix) for step in run.steps]
     ended = {step.number: 100 * step.ended / run.length for step in run.steps}
-    for row in run.payload["handoff_traces"]:
-        if row["step_id"] in ended and row["from_agent"] != row["to_agent"]:
-            tops = [_LANE * lanes[row[end]] + _BAR for end in ("from_agent", "to_agent")]
-            tops[tops[0] > tops[1]] += _HEIGHT  # From the lower edge of the upper bar.
+    for row in handoffs:
+        start, end = (_LANE * lanes[row[name]] + _BAR for name in ("from_agent", "to_agent"))
+        if row["step_id"] in ended and start != end:
             told = f"step {row['step_id']}: {row['from_agent']} hands over to {row['to_agent']}"
-            x = _percent(ended[row["step_id"]])
-            place = {"x1": x, "y1": tops[0], "x2": x, "y2": tops[1], "class_": "handoff"}
-            parts.append(_tag("line", _title(told), **place, marker_end=f"url(#{prefix}head)"))
+            x, down = ended[row["step_id"]], _HEIGHT if start < end else 0
+            place = {"x1": x, "y1": start + down, "x2": x, "y2": end + _HEIGHT - down}
+            parts.append(
+                _tag("line", told=told, **place, class_="handoff", marker_end=f"url(#{prefix}head)")
+            )
     head = _tag("path", d="M0 0L8 4L0 8z", class_="arrow handoff")
     size = {"markerWidth": 7, "markerHeight": 7, "refX": 7, "refY": 4, "viewBox": "0 0 8 8"}
     parts.append(_tag("marker", head, id=f"{prefix}head", orient="auto", **size))
-    length = f"over {duration(run.length)}" if run.timed else "without times"
-    count = sum(step.left or 1 for step in run.steps)
-    return _picture(f"{count} steps of {len(agents)} agents {length}", bottom + 22, parts)
+    count, length = sum(step.left or 1 for step in run.steps), "without times"
+    length = f"over {duration(run.length)}" if run.timed else length
+    return _picture(f"{count} steps of {len(lanes)} agents {length}", bottom + 22, parts)
 
 
 def _bar(run: Run, step: Step, lane: int, prefix: str) -> str:
     """One bar with its tools and marks inside, and what they are as tooltips."""
-    seconds, top, shape = step.ended - step.began, _LANE * lane + _BAR, colour(lane)
+    top, seconds, shape = _LANE * lane + _BAR, step.ended - step.began, colour(lane)
 
     def part(shape: str, told: str, began: float, seconds: float, y: int, height: int) -> str:
-        across = {"x": _percent(100 * began / run.length), "y": y, "height": height}
-        across["width"] = _percent(max(100 * seconds / run.length, 0.2))
-        return _tag("rect", _title(told), **across, class_=shape)
+        x, width = 100 * began / run.length, max(100 * seconds / run.length, 0.2)
+        return _tag("rect", told=told, x=x, width=width, y=y, height=height, class_=shape)
 
     told = f" of {step.agent}" + (f", {duration(seconds)}" if run.timed else "")
     if step.left:
@@ -69,8 +67,8 @@ def _bar(run: Run, step: Step, lane: int, prefix: str) -> str:
         return part(f"bar left {shape}", told, step.began, seconds, top, _HEIGHT)
     told = ", ".join([f"step {step.number}{told}", *step.marks])
     parts = [part(f"bar {shape}", told, step.began, seconds, top, _HEIGHT)]
-    for call in step.calls:
-        if call.seconds is not None and run.timed:
+    for call in step.calls if run.timed else ():
+        if call.seconds is not None:
             told = f"{call.name}, {duration(call.seconds)}"
             wide = min(call.seconds, max(step.ended - call.began, 0))
             parts.append(part("tool", told, call.began, wide, top + 12, 7))
@@ -84,10 +82,9 @@ def _axis(run: Run, bottom: int) -> Iterator[str]:
     size = 10.0 ** math.floor(math.log10(run.length / 4))
     gap = next(size * n for n in (1, 2, 5, 10) if run.length <= size * n * 4.0001)
     for n in range(int(run.length / gap + 1e-9) + 1):
-        across = 100 * n * gap / run.length
+        x = 100 * n * gap / run.length
         label = duration(n * gap) if run.timed else f"{n * gap:g} steps"
-        anchor = "start" if across < 8 else "end" if across > 92 else "middle"
-        x = _percent(across)
+        anchor = "start" if x < 8 else "end" if x > 92 else "middle"
         yield _tag("line", x1=x, y1=0, x2=x, y2=bottom, class_="grid")
         yield _tag("text", label, x=x, y=bottom + 16, text_anchor=anchor, class_="tick")
 
@@ -99,18 +96,18 @@ def scores(rows: Sequence[Row]) -> str:
     numbers = [row["step_id"] for row in rows]
     first, last = min(numbers), max(numbers)
 
-    def down(score: float) -> float:
+    def down(score: float) -> int:
         # Halves, because the difference of two scores may be too large for a number.
         share = (high / 2 - score / 2) / (high / 2 - low / 2)
-        return round(_TOP + _BELOW * share, 2)
+        return round(_TOP + (_BOTTOM - _TOP) * share)
 
     parts = []
     for value in (high, low / 2 + high / 2, low):
         y = down(value)
-        parts.append(_tag("line", x1=0, y1=y, x2="100%", y2=y, class_="grid"))
+        parts.append(_tag("line", x1=0, y1=y, x2=100.0, y2=y, class_="grid"))
         parts.append(_tag("text", f"{value:.3g}", x=-6, y=y + 4, text_anchor="end", class_="tick"))
-    for x, anchor, number in ((0, "start", first), ("100%", "end", last))[: 1 + (first < last)]:
-        place = {"x": x, "y": _TOP + _BELOW + 20, "text_anchor": anchor}
+    for x, anchor, number in ((0.0, "start", first), (100.0, "end", last))[: 1 + (first < last)]:
+        place = {"x": x, "y": _BOTTOM + 20, "text_anchor": anchor}
         parts.append(_tag("text", f"step {number}", **place, class_="tick"))
     lines: dict[str, list[Row]] = {}
     for row in rows:
@@ -119,37 +116,31 @@ def scores(rows: Sequence[Row]) -> str:
         before = None  # The point of the verdict before; a line is broken where one has no score.
         for row in line:
             score, sign = row["score"], SIGNS.get(row["action"])
-            x = _percent(100 * (row["step_id"] - first) / max(last - first, 1))
+            x = 100 * (row["step_id"] - first) / max(last - first, 1)
             point = None if score is None else (x, down(score))
-            title = _title(f"step {row['step_id']}, {name}: {row['action']}, {words(score)}")
+            told = f"step {row['step_id']}, {name}: {row['action']}, {words(score)}"
             if before and point:
                 ends = dict(zip(("x1", "y1", "x2", "y2"), before + point))
                 parts.append(_tag("line", **ends, class_=f"line {colour(n)}"))
             if point and (sign or len(line) <= _MOST_POINTS):
-                place = {"cx": x, "cy": point[1], "r": 4}
-                parts.append(_tag("circle", title, **place, class_=f"dot {colour(n)}"))
+                shape = f"dot {colour(n)}"
+                parts.append(_tag("circle", told=told, cx=x, cy=point[1], r=4, class_=shape))
             if sign:
                 place = {"x": x, "y": 12, "text_anchor": "middle"}
-                parts.append(_tag("text", sign + title, **place, class_=f"sign {row['action']}"))
+                parts.append(_tag("text", sign, told=told, **place, class_=f"sign {row['action']}"))
             before = point
-    return _picture(f"scores of {len(lines)} critics over their steps", _TOP + _BELOW + 26, parts)
+    return _picture(f"scores of {len(lines)} critics over their steps", _BOTTOM + 26, parts)
 
 
-def _picture(label: str, height: int, parts: Sequence[str]) -> str:
-    size = {"width": "100%", "height": height}
-    return _tag("svg", "".join(parts), role="img", aria_label=label, **size)
+def _picture(label: str, height: int, parts: Iterable[str]) -> str:
+    return _tag("svg", "".join(parts), role="img", aria_label=label, width="100%", height=height)
 
 
-def _tag(name: str, inner: str = "", /, **attributes: Any) -> str:
-    """An element; in the names of attributes ``_`` is ``-``, and nothing at their end."""
-    names = [key.rstrip("_").replace("_", "-") for key in attributes]
-    told = "".join(f' {key}="{value}"' for key, value in zip(names, attributes.values()))
-    return f"<{name}{told}>{inner}</{name}>"
-
-
-def _percent(value: float) -> str:
-    return f"{value:.3f}%"
-
-
-def _title(text: str) -> str:
-    return f"<title>{html_text(text)}</title>"
+def _tag(name: str, inner: str = "", /, told: str = "", **attributes: Any) -> str:
+    """An element with a tooltip; in attributes ``_`` is ``-``, and nothing at their end."""
+    title = f"<title>{html_text(told)}</title>" if told else ""
+    text = ""
+    for key, value in attributes.items():
+        value = f"{value:.3f}%" if isinstance(value, float) else value
+        text += f' {key.rstrip("_").replace("_", "-")}="{value}"'
+    return f"<{name}{text}>{inner}{title}</{name}>"

@@ -47,12 +47,12 @@ class Step:
     number: Any
     last: Any  # The number of the last step of a stretch.
     agent: str
+    mode: str
     began: float
     ended: float
+    marks: Sequence[str]  # Of ``error``, ``retry``, ``stop`` and ``handoff``.
+    calls: Sequence[Call]
     left: int = 0
-    mode: str = ""
-    marks: Sequence[str] = ()  # Of ``error``, ``retry``, ``stop`` and ``handoff``.
-    calls: Sequence[Call] = ()
     told: Sequence[tuple[str, Any]] = ()
     """Labels and values in their order: ``call``, ``state`` (a table), texts and JSON."""
 
@@ -61,6 +61,7 @@ class Step:
 class Run:
     """What is shown of a run."""
 
+    name: str  # Its id, or else where it was read from.
     payload: Row  # The extended payload.
     facts: Row  # Label -> value of the head; what is not known is not in it.
     failures: Sequence[tuple[str, str]]  # What failed and where, and the traceback.
@@ -68,11 +69,6 @@ class Run:
     timed: bool  # Whether times are seconds; without any in the trace a step is one long.
     length: float  # From the begin of the first step to the end of the last, never 0.
     parts: Mapping[str, Table | Row]  # Title -> a table, or values by their labels.
-
-    @property
-    def name(self) -> str:
-        """The run's id, or else where it was read from."""
-        return words(self.payload["run"]["run_id"] or self.payload["run"]["source"] or "run")
 
 
 def load(path: str) -> Run:
@@ -89,7 +85,9 @@ def load(path: str) -> Run:
     steps = _steps(payload, records, count, seen)
     first = next(_objects(source.get("records")), {})
     task = task or source.get("task") or _as(dict, first.get("observation")).get("task")
+    said = payload["run"]
     return Run(
+        words(said["run_id"] or said["source"] or "run"),
         payload,
         _facts(payload, task),
         [*_failures(source)],
@@ -102,18 +100,17 @@ def load(path: str) -> Run:
 
 def _facts(payload: Row, task: Any) -> Row:
     run, scores = payload["run"], [row["score"] for row in payload["critic_traces"]]
-    counted = (run["tool_calls_by_name"] or {}).items()
-    facts = {
-        "task": task,
-        **run,
-        "source": None,
-        "model": payload["engine_config"]["model_id"],
-        "steps": payload["step_count"],
-        "tool_calls_by_name": ", ".join(f"{words(count)} {name}" for name, count in counted),
-        "last_score": next((score for score in reversed(scores) if score is not None), None),
-        "issues": len(run["issues"]),
-    }
-    return _said(facts)
+    return _said(
+        {
+            "task": task,
+            **run,
+            "source": None,
+            "model": payload["engine_config"]["model_id"],
+            "steps": payload["step_count"],
+            "last_score": next((score for score in reversed(scores) if score is not None), None),
+            "issues": len(run["issues"]),
+        }
+    )
 
 
 def _parts(payload: Row) -> dict[str, Table | Row]:
@@ -122,18 +119,17 @@ def _parts(payload: Row) -> dict[str, Table | Row]:
         for name, value in payload["engine_config"].items()
         if value is not False
     }
-    tools: Table = [
+    tools = [
         {
-            "tool": spec["name"],
-            "may use": ", ".join(_flags(spec["permissions"])),
-            "notes": ", ".join([*_flags(spec), *(f"needs {op}" for op in spec["required_ops"])]),
-            "description": spec["description"],
+            **spec,
+            "may_use": ", ".join(_flags(spec["permissions"])),
+            "notes": ", ".join(_flags(spec) + [f"needs {op}" for op in spec["required_ops"]]),
         }
         for spec in payload["tool_permissions"]
     ]
     return {
         "Configuration": _said(config),
-        "Tools": tools,
+        "Tools": _table(tools, ("name", "may_use", "notes", "description")),
         "Critics": _table(payload["critic_traces"], _VERDICT),
         "Handoffs": _table(payload["handoff_traces"], _HANDOFF),
         "Issues": _table(payload["run"]["issues"], ("path", "message")),
@@ -158,10 +154,8 @@ def _failures(source: Row) -> Iterator[tuple[str, str]]:
     report = _as(dict, source.get("failure_report"))
     for row in [source.get("failure"), *_as(list, report.get("failures"))]:
         if isinstance(row, dict):
-            where = [words(row[name]) for name in ("category", "phase") if row.get(name)]
-            where += [f"step {words(row['step_id'])}"] if row.get("step_id") is not None else []
-            what = f"{words(row.get('type') or 'failure')}: {words(row.get('message'))}"
-            yield f"{what} ({', '.join(where)})", words(row.get("traceback") or "")
+            named = (words(row.get(name)) for name in ("type", "message", "phase", "step_id"))
+            yield "{}: {} ({}, step {})".format(*named), words(row.get("traceback") or "")
 
 
 @dataclass
@@ -222,22 +216,20 @@ def _steps(
             acted = began if found.acted is None else found.acted - start
         elif start == math.inf:
             ended += 1
-        calls, actions = _calls(record, acted), {row["action"] for row in own}
+        mode = words(_as(dict, record.get("decision")).get("mode") or "no decision")
+        calls = _calls(record, acted)
         is_bad = found.errors or any(call.error or call.status == "error" for call in calls)
         marks = ["error"] if is_bad else []
-        marks += [mark for mark in ("retry", "stop") if mark in actions]
+        marks += [mark for mark in ("retry", "stop") if any(row["action"] == mark for row in own)]
         marks += ["handoff"] if number in handoffs else []
-        step = Step(position, number, number, agent, began, ended)
+        step = Step(position, number, number, agent, mode, began, ended, marks, calls)
         if marks or position < _EDGE or position >= count - _EDGE:
-            mode = words(_as(dict, record.get("decision")).get("mode") or "no decision")
-            told = [*_told(record, found.errors, calls, own)]
-            step = replace(step, mode=mode, marks=marks, calls=calls, told=told)
+            steps.append(replace(step, told=[*_told(record, found.errors, calls, own)]))
         elif steps[-1].left and steps[-1].agent == agent:
-            before = steps.pop()
-            step = replace(before, last=number, ended=ended, left=before.left + 1)
+            left = steps[-1].left + 1
+            steps[-1] = replace(steps[-1], last=number, ended=ended, left=left)
         else:
-            step = replace(step, left=1)
-        steps.append(step)
+            steps.append(replace(step, left=1, calls=()))
         agent = handoffs.get(number) or agent
     return steps
 

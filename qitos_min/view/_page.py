@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from . import _svg
@@ -148,19 +149,17 @@ def _table(name: str, rows: Any, limit: int = _LONGEST, links: Sequence[str] = (
     if not rows:
         return _NONE
     lines = []
-    for n, row in enumerate(rows[:_MOST_ROWS]):
+    for row, link in zip_longest(rows[:_MOST_ROWS], links):
         cells = {head: html_text(value, limit) for head, value in row.items()}
-        if links:
-            cells["run"] = f'<a href="{links[n]}">{cells["run"]}</a>'
-        lines += [f'<td data-l="{head}">{cell}</td>' for head, cell in cells.items()]
-        lines.append("</tr>\n<tr>")
+        if link:
+            cells["run"] = f'<a href="{link}">{cells["run"]}</a>'
+        line = "".join(f'<td data-l="{head}">{cell}</td>' for head, cell in cells.items())
+        lines.append(f"<tr>{line}</tr>\n")
     heads = "".join(f'<th scope="col">{head}</th>' for head in rows[0])
+    head = f'<table aria-label="{name}"><thead><tr>{heads}</tr></thead>'
     left = len(rows) - _MOST_ROWS
-    return (
-        f'<table aria-label="{name}"><thead><tr>{heads}</tr></thead>\n'
-        f"<tbody><tr>{''.join(lines[:-1])}</tr></tbody></table>\n"
-        + (f'<p class="left">… and {left:,} more.</p>\n' if left > 0 else "")
-    )
+    more = f'<p class="left">… and {left:,} more.</p>\n' if left > 0 else ""
+    return f"{head}\n<tbody>{''.join(lines)}</tbody></table>\n{more}"
 
 
 def _pairs(pairs: Row) -> str:

@@ -6,9 +6,7 @@ JSON value anywhere; one of another type than expected reads as one that is miss
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple
@@ -39,8 +37,7 @@ class Call(NamedTuple):
     seconds: float | None
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One step, or a stretch of steps, ``left`` of them, whose details are left out."""
 
     position: int
@@ -57,8 +54,7 @@ class Step:
     """Labels and values in their order: ``call``, ``state`` (a table), texts and JSON."""
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """What is shown of a run."""
 
     name: str  # Its id, or else where it was read from.
@@ -92,7 +88,7 @@ def load(path: str) -> Run:
         _facts(payload, task),
         [*_failures(source)],
         steps,
-        any(found.began < math.inf for found in seen.values()),
+        any(found.times for found in seen.values()),
         max((step.ended for step in steps), default=0.0) or 1e-6,
         _parts(payload),
     )
@@ -146,7 +142,7 @@ def _flags(row: Row) -> list[str]:
 
 def _said(pairs: Row) -> Row:
     """The pairs that have a value, under labels for their names."""
-    none = (None, "", {}, [])
+    none: tuple[Any, ...] = (None, "", {}, [])
     return {name.replace("_", " "): value for name, value in pairs.items() if value not in none}
 
 
@@ -158,20 +154,19 @@ def _failures(source: Row) -> Iterator[tuple[str, str]]:
             yield "{}: {} ({}, step {})".format(*named), words(row.get("traceback") or "")
 
 
-@dataclass
-class _Seen:
+class _Seen(NamedTuple):
     """What the events of a step say of it."""
 
     record: dict[str, Any]  # What stands for the record of a step that has none.
-    began: float = math.inf
-    ended: float = -math.inf
-    acted: float | None = None  # When its tools began.
-    errors: dict[str, None] = field(default_factory=dict)  # A recovery repeats the error.
+    times: list[float]
+    acted: list[float]  # When its tools began.
+    errors: dict[str, None]  # In their order; a recovery repeats the error.
 
 
 def _seen(source: Row, known: set[Any]) -> tuple[Any, dict[Any, _Seen]]:
     """The task, and what was seen of each step; those not ``known`` get a record."""
-    task, steps = None, {}
+    task: Any = None
+    steps: dict[Any, _Seen] = {}
     held = (_as(list, record.get("phase_events")) for record in _objects(source.get("records")))
     for event in _objects(source.get("events", chain.from_iterable(held))):
         phase = words(event.get("phase")).rpartition(".")[2].upper()
@@ -181,11 +176,11 @@ def _seen(source: Row, known: set[Any]) -> tuple[Any, dict[Any, _Seen]]:
         if phase.startswith(_OUTSIDE) or not _is_number(number):
             continue
         own = {} if number in known else {"step_id": number}
-        seen = steps.setdefault(number, _Seen(own))
+        seen = steps.setdefault(number, _Seen(own, [], [], {}))
         stage, error, time = payload.get("stage"), event.get("error"), _seconds(event.get("ts"))
         if time is not None:
-            seen.began, seen.ended = min(seen.began, time), max(seen.ended, time)
-            seen.acted = time if phase == "ACT" and stage == "start" else seen.acted
+            seen.times.append(time)
+            seen.acted.extend([time] if phase == "ACT" and stage == "start" else [])
         if error or event.get("ok") is False:
             seen.errors[words(error or phase)] = None
         if own and stage in ("decision_ready", "action_results", "state_reduced"):
@@ -203,19 +198,19 @@ def _steps(
     for row in payload["critic_traces"]:
         verdicts.setdefault(row["step_id"], []).append(row)
     handoffs = {row["step_id"]: row["to_agent"] for row in payload["handoff_traces"]}
-    start = min((found.began for found in seen.values()), default=math.inf)
+    start = min(chain.from_iterable(found.times for found in seen.values()), default=None)
     agent, ended = payload["engine_config"]["agent_name"], 0.0
     steps: list[Step] = []
     for position, record in enumerate(records):
         number = _number(record, position)
         agent = words(record.get("agent_id") or agent)
-        found, own = seen.get(number) or _Seen({}), verdicts.pop(number, [])
-        began = acted = ended
-        if found.began < math.inf:
-            began, ended = found.began - start, found.ended - start
-            acted = began if found.acted is None else found.acted - start
-        elif start == math.inf:
+        found = seen.get(number) or _Seen({}, [], [], {})
+        own, began, acted = verdicts.pop(number, []), ended, ended
+        if start is None:
             ended += 1
+        elif found.times:
+            began, ended = min(found.times) - start, max(found.times) - start
+            acted = found.acted[-1] - start if found.acted else began
         mode = words(_as(dict, record.get("decision")).get("mode") or "no decision")
         calls = _calls(record, acted)
         is_bad = found.errors or any(call.error or call.status == "error" for call in calls)
@@ -224,12 +219,12 @@ def _steps(
         marks += ["handoff"] if number in handoffs else []
         step = Step(position, number, number, agent, mode, began, ended, marks, calls)
         if marks or position < _EDGE or position >= count - _EDGE:
-            steps.append(replace(step, told=[*_told(record, found.errors, calls, own)]))
+            steps.append(step._replace(told=[*_told(record, found.errors, calls, own)]))
         elif steps[-1].left and steps[-1].agent == agent:
             left = steps[-1].left + 1
-            steps[-1] = replace(steps[-1], last=number, ended=ended, left=left)
+            steps[-1] = steps[-1]._replace(last=number, ended=ended, left=left)
         else:
-            steps.append(replace(step, left=1, calls=()))
+            steps.append(step._replace(left=1, calls=()))
         agent = handoffs.get(number) or agent
     return steps
 

@@ -149,7 +149,7 @@ def _table(name: str, rows: Any, limit: int = _LONGEST, links: Sequence[str] = (
     if not rows:
         return _NONE
     lines = []
-    for row, link in zip_longest(rows[:_MOST_ROWS], links):
+    for row, link in zip_longest(rows[:_MOST_ROWS], links[:_MOST_ROWS]):
         cells = {head: html_text(value, limit) for head, value in row.items()}
         if link:
             cells["run"] = f'<a href="{link}">{cells["run"]}</a>'

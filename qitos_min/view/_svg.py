@@ -41,10 +41,9 @@ def timeline(run: Run, prefix: str) -> str:
         if row["step_id"] in ended and start != end:
             told = f"step {row['step_id']}: {row['from_agent']} hands over to {row['to_agent']}"
             x, down = ended[row["step_id"]], _HEIGHT if start < end else 0
-            place = {"x1": x, "y1": start + down, "x2": x, "y2": end + _HEIGHT - down}
-            parts.append(
-                _tag("line", told=told, **place, class_="handoff", marker_end=f"url(#{prefix}head)")
-            )
+            ends = {"x1": x, "y1": start + down, "x2": x, "y2": end + _HEIGHT - down}
+            look = {"class": "handoff", "marker_end": f"url(#{prefix}head)"}
+            parts.append(_tag("line", "", told, **ends, **look))
     head = _tag("path", d="M0 0L8 4L0 8z", class_="arrow handoff")
     size = {"markerWidth": 7, "markerHeight": 7, "refX": 7, "refY": 4, "viewBox": "0 0 8 8"}
     parts.append(_tag("marker", head, id=f"{prefix}head", orient="auto", **size))
@@ -59,7 +58,7 @@ def _bar(run: Run, step: Step, lane: int, prefix: str) -> str:
 
     def part(shape: str, told: str, began: float, seconds: float, y: int, height: int) -> str:
         x, width = 100 * began / run.length, max(100 * seconds / run.length, 0.2)
-        return _tag("rect", told=told, x=x, width=width, y=y, height=height, class_=shape)
+        return _tag("rect", "", told, x=x, width=width, y=y, height=height, class_=shape)
 
     told = f" of {step.agent}" + (f", {duration(seconds)}" if run.timed else "")
     if step.left:
@@ -124,10 +123,10 @@ def scores(rows: Sequence[Row]) -> str:
                 parts.append(_tag("line", **ends, class_=f"line {colour(n)}"))
             if point and (sign or len(line) <= _MOST_POINTS):
                 shape = f"dot {colour(n)}"
-                parts.append(_tag("circle", told=told, cx=x, cy=point[1], r=4, class_=shape))
+                parts.append(_tag("circle", "", told, cx=x, cy=point[1], r=4, class_=shape))
             if sign:
                 place = {"x": x, "y": 12, "text_anchor": "middle"}
-                parts.append(_tag("text", sign, told=told, **place, class_=f"sign {row['action']}"))
+                parts.append(_tag("text", sign, told, **place, class_=f"sign {row['action']}"))
             before = point
     return _picture(f"scores of {len(lines)} critics over their steps", _BOTTOM + 26, parts)
 
@@ -136,7 +135,7 @@ def _picture(label: str, height: int, parts: Iterable[str]) -> str:
     return _tag("svg", "".join(parts), role="img", aria_label=label, width="100%", height=height)
 
 
-def _tag(name: str, inner: str = "", /, told: str = "", **attributes: Any) -> str:
+def _tag(name: str, inner: str = "", told: str = "", /, **attributes: Any) -> str:
     """An element with a tooltip; in attributes ``_`` is ``-``, and nothing at their end."""
     title = f"<title>{html_text(told)}</title>" if told else ""
     text = ""

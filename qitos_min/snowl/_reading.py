@@ -7,14 +7,14 @@ hold loses them all; so everything is converted before it reaches the state.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import zip_longest
 from types import SimpleNamespace
 from typing import Any
 
-from snowl_compat import Issue, SnowlCompatError, build_payload, dumps, to_json_value
+from snowl_compat import Issue, SnowlCompatError, build_payload, critic_traces, dumps, to_json_value
 
 Row = dict[str, Any]
 Error = BaseException | None
@@ -135,13 +135,13 @@ def tell(
         "actions": [],
         "observations": [],
     }
-    verdicts: dict[int, list[Row]] = {}
-    for row in payload["critic_traces"]:
-        verdicts.setdefault(row["step_id"], []).append(row)
-    artifacts: Row = {}
+    # The payload's rows belong to the records in order, and there all have names.
+    artifacts, rows = {}, iter(payload["critic_traces"])
     for index, record in enumerate(peek(source, "records") or ()):
         step, actions, observations, refs = read_step(record, index)
-        events.append({**step, "critics": judged(verdicts.get(step["step_id"], ()))})
+        for verdict, row in zip(step["critics"], rows):
+            verdict["critic_name"] = row["critic_name"]
+        events.append(step)
         fields["actions"] += actions
         fields["observations"] += observations
         artifacts.update((ref["uri"], ref) for ref in refs)
@@ -165,6 +165,7 @@ def read_step(record: Any, index: int) -> tuple[Row, list[Any], list[Any], list[
     found = {name: to_json_value(peek(record, name)) for name in _RECORD}
     calls, results = _rows(found["tool_invocations"]), _as(list, found["action_results"])
     decision = _as(dict, found["decision"])
+    verdicts: Any = critic_traces([record])
     event = {
         "event": "qitos.step",
         "step_id": found["step_id"] if type(found["step_id"]) is int else index,
@@ -172,6 +173,7 @@ def read_step(record: Any, index: int) -> tuple[Row, list[Any], list[Any], list[
         "mode": decision.get("mode"),
         # Not as ``name``: Snowl's scorers would count the calls a second time.
         "tool_calls": [{name: call.get(name) for name in _CALL} for call in calls],
+        "critics": [{name: row[name] for name in _VERDICT} for row in verdicts],
     }
     actions = []
     for action in _rows(found["actions"]) or _rows(decision.get("actions")):
@@ -191,15 +193,11 @@ def read_step(record: Any, index: int) -> tuple[Row, list[Any], list[Any], list[
     artifacts = []
     for holder in (*calls, *results):
         for ref in _rows(_as(dict, holder).get("artifact_refs")):
-            name, store, kind = map(ref.get, ("artifact_id", "resolver_key", "media_type"))
+            name, store = ref.get("artifact_id"), ref.get("resolver_key")
             if name and store:
-                artifacts.append({"name": name, "uri": f"{store}:{name}", "media_type": kind})
+                uri, media_type = f"{store}:{name}", ref.get("media_type")
+                artifacts.append({"name": name, "uri": uri, "media_type": media_type})
     return event, actions, observations, artifacts
-
-
-def judged(rows: Iterable[Row]) -> list[Row]:
-    """Return critic rows at a glance."""
-    return [{name: row[name] for name in _VERDICT} for row in rows]
 
 
 def _as(kind: type, value: Any) -> Any:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from snowl_compat import SnowlCompatError, critic_traces
+from snowl_compat import SnowlCompatError
 
-from ._reading import Config, Error, Row, Told, attempt, judged, kind_of, peek, read_step, tell
+from ._reading import Config, Error, Row, Told, attempt, kind_of, peek, read_step, tell
 from ._tools import SnowlTool, awaited, framework_part, team_with_tools, with_tools
 
 
@@ -48,7 +48,6 @@ class Trial:
         if self.cancelled or self.emit is None:
             return
         event = read_step(record, self.steps)[0]
-        event["critics"] = judged(critic_traces([record]))
         self.steps += 1
         called = ", ".join(str(call["tool_name"]) for call in event["tool_calls"])
         message = f"step {event['step_id']}: {called or event['mode'] or 'done'}"

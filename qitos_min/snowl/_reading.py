@@ -136,7 +136,8 @@ def tell(
         "observations": [],
     }
     # The payload's rows belong to the records in order, and there all have names.
-    artifacts, rows = {}, iter(payload["critic_traces"])
+    rows = iter(payload["critic_traces"])
+    artifacts: Row = {}
     for index, record in enumerate(peek(source, "records") or ()):
         step, actions, observations, refs = read_step(record, index)
         for verdict, row in zip(step["critics"], rows):

@@ -16,8 +16,6 @@ from snowl_compat import SnowlCompatError, to_json_value
 from ._reading import described, peek
 
 _PERMISSIONS = ("filesystem_read", "filesystem_write", "network", "command")
-
-
 _TYPES = dict(string=str, integer=int, number=float, boolean=bool, array=list, object=dict)
 
 

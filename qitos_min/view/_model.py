@@ -62,8 +62,7 @@ class Run(NamedTuple):
     facts: Row  # Label -> value of the head; what is not known is not in it.
     failures: Sequence[tuple[str, str]]  # What failed and where, and the traceback.
     steps: Sequence[Step]
-    timed: bool  # Whether times are seconds; without any in the trace a step is one long.
-    length: float  # From the begin of the first step to the end of the last, never 0.
+    length: float  # Seconds from the begin of the first step to the end of the last; 0 unknown.
     parts: Mapping[str, Table | Row]  # Title -> a table, or values by their labels.
 
 
@@ -88,8 +87,7 @@ def load(path: str) -> Run:
         _facts(payload, task),
         [*_failures(source)],
         steps,
-        any(found.times for found in seen.values()),
-        max((step.ended for step in steps), default=0.0) or 1e-6,
+        max((step.ended for step in steps), default=0.0),
         _parts(payload),
     )
 
@@ -198,7 +196,7 @@ def _steps(
     for row in payload["critic_traces"]:
         verdicts.setdefault(row["step_id"], []).append(row)
     handoffs = {row["step_id"]: row["to_agent"] for row in payload["handoff_traces"]}
-    start = min(chain.from_iterable(found.times for found in seen.values()), default=None)
+    start = min(chain.from_iterable(found.times for found in seen.values()), default=0.0)
     agent, ended = payload["engine_config"]["agent_name"], 0.0
     steps: list[Step] = []
     for position, record in enumerate(records):
@@ -206,9 +204,7 @@ def _steps(
         agent = words(record.get("agent_id") or agent)
         found = seen.get(number) or _Seen({}, [], [], {})
         own, began, acted = verdicts.pop(number, []), ended, ended
-        if start is None:
-            ended += 1
-        elif found.times:
+        if found.times:
             began, ended = min(found.times) - start, max(found.times) - start
             acted = found.acted[-1] - start if found.acted else began
         mode = words(_as(dict, record.get("decision")).get("mode") or "no decision")

@@ -54,7 +54,7 @@ def _run(run: Run, prefix: str) -> Iterator[str]:
             yield f"<details><summary>traceback</summary>{text}</details>\n"
         yield "</div>\n"
     yield f"{_pairs(facts)}</header>\n"
-    if run.steps:
+    if run.length:
         yield _section("Timeline", _timeline(run, prefix))
     yield _section("Critics", _critics(run))
     if run.steps:
@@ -71,9 +71,8 @@ def _section(name: str, text: str) -> str:
 
 def _timeline(run: Run, prefix: str) -> str:
     marks = {mark for step in run.steps for mark in step.marks}
-    keys = [("tool", "tool")] if run.timed else []
-    keys += [(mark, told) for mark, told in _MARKS.items() if mark in marks]
-    return _figure("times", _svg.timeline(run, prefix), keys)
+    keys = [(mark, told) for mark, told in _MARKS.items() if mark in marks]
+    return _figure("times", _svg.timeline(run, prefix), [("tool", "tool"), *keys])
 
 
 def _critics(run: Run) -> str:
@@ -109,7 +108,7 @@ def _steps(run: Run, prefix: str) -> Iterator[str]:
         is_open = " open" if step is opened else ""
         names = dict.fromkeys(call.name for call in step.calls if call.args is not None)
         told = [step.mode, *([", ".join(names)] if names else [])]
-        told += [duration(step.ended - step.began)] if run.timed else []
+        told += [duration(step.ended - step.began)] if run.length else []
         marks = "".join(f' <b class="mark {mark}">{mark}</b>' for mark in step.marks)
         yield f'<details id="{prefix}s{step.position}"{is_open}><summary><b>{step.number}</b>'
         yield f" <span>{html_text(step.agent)}</span> <span>{html_text(' · '.join(told))}</span>"

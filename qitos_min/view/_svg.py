@@ -47,9 +47,8 @@ def timeline(run: Run, prefix: str) -> str:
     head = _tag("path", d="M0 0L8 4L0 8z", class_="arrow handoff")
     size = {"markerWidth": 7, "markerHeight": 7, "refX": 7, "refY": 4, "viewBox": "0 0 8 8"}
     parts.append(_tag("marker", head, id=f"{prefix}head", orient="auto", **size))
-    count, length = sum(step.left or 1 for step in run.steps), "without times"
-    length = f"over {duration(run.length)}" if run.timed else length
-    return _picture(f"{count} steps of {len(lanes)} agents {length}", bottom + 22, parts)
+    label = f"{sum(step.left or 1 for step in run.steps)} steps of {len(lanes)} agents"
+    return _picture(f"{label} over {duration(run.length)}", bottom + 22, parts)
 
 
 def _bar(run: Run, step: Step, lane: int, prefix: str) -> str:
@@ -60,13 +59,13 @@ def _bar(run: Run, step: Step, lane: int, prefix: str) -> str:
         x, width = 100 * began / run.length, max(100 * seconds / run.length, 0.2)
         return _tag("rect", "", told, x=x, width=width, y=y, height=height, class_=shape)
 
-    told = f" of {step.agent}" + (f", {duration(seconds)}" if run.timed else "")
+    told = f" of {step.agent}, {duration(seconds)}"
     if step.left:
         told = f"steps {step.number} to {step.last}{told}: left out"
         return part(f"bar left {shape}", told, step.began, seconds, top, _HEIGHT)
     told = ", ".join([f"step {step.number}{told}", *step.marks])
     parts = [part(f"bar {shape}", told, step.began, seconds, top, _HEIGHT)]
-    for call in step.calls if run.timed else ():
+    for call in step.calls:
         if call.seconds is not None:
             told = f"{call.name}, {duration(call.seconds)}"
             wide = min(call.seconds, max(step.ended - call.began, 0))
@@ -82,10 +81,9 @@ def _axis(run: Run, bottom: int) -> Iterator[str]:
     gap = next(size * n for n in (1, 2, 5, 10) if run.length <= size * n * 4.0001)
     for n in range(int(run.length / gap + 1e-9) + 1):
         x = 100 * n * gap / run.length
-        label = duration(n * gap) if run.timed else f"{n * gap:g} steps"
         anchor = "start" if x < 8 else "end" if x > 92 else "middle"
         yield _tag("line", x1=x, y1=0, x2=x, y2=bottom, class_="grid")
-        yield _tag("text", label, x=x, y=bottom + 16, text_anchor=anchor, class_="tick")
+        yield _tag("text", duration(n * gap), x=x, y=bottom + 16, text_anchor=anchor, class_="tick")
 
 
 def scores(rows: Sequence[Row]) -> str:

@@ -20,7 +20,7 @@ def terminal(run: Run, width: int = 80, *, colour: bool = False) -> str:
     """Return a run as lines of at most ``width`` columns, with colours if wanted."""
     parts = {"Run": [*_pairs(run.facts, width), *_failures(run, width)]}
     if run.steps:
-        parts["Steps"] = [line for step in run.steps for line in _step(step, run.timed, width)]
+        parts["Steps"] = [line for step in run.steps for line in _step(step, run.length > 0, width)]
     for name, part in run.parts.items():
         made = _table(part, width) if isinstance(part, list) else _pairs(part, width)
         parts[name] = [*made] or [("  none", "")]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import copy
 import inspect
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -59,7 +58,7 @@ class Trial:
         """Keep the exception, of which a result may hold the words only."""
         self.seen = peek(context, "error")
 
-    async def run(self, make: Callable[[], Any], turn: threading.Lock) -> Told:
+    async def run(self, make: Callable[[], Any], turn: AbstractContextManager[Any]) -> Told:
         """Run the agent in a thread, holding ``turn`` meanwhile, and tell all of it.
 
         When the waiting is cancelled the engine is told to stop, and the thread, which no
@@ -67,12 +66,11 @@ class Trial:
         """
         done: Future[Told] = Future()
         done.set_running_or_notify_cancel()
-        context = contextvars.copy_context()
 
         def work() -> None:
             try:
                 with turn:
-                    done.set_result(context.run(self._tell, make))
+                    done.set_result(self._tell(make))
             except BaseException as error:  # Raised where it is awaited, Ctrl-C too.
                 done.set_exception(error)
 

@@ -8,7 +8,7 @@ import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from snowl_compat import SnowlCompatError, to_json_value
@@ -38,12 +38,13 @@ class InstalledAgent:
     ) -> None:
         self._config = Config(**config)
         self.agent_id = _checked_agent_id(agent_id, factory)
-        self._is_shared = is_agent(factory)
-        if not self._is_shared and not callable(factory):
+        is_shared = is_agent(factory)
+        if not is_shared and not callable(factory):
             text = f"expected an agent or a factory of agents, got {kind_of(factory)}"
             raise SnowlCompatError(text)
-        self._factory, self._hooks = factory, hooks
-        self._turn = threading.Lock()  # Of the trials of one agent object.
+        self._make = (lambda: factory) if is_shared else factory
+        self._turn = threading.Lock() if is_shared else nullcontext()
+        self._hooks = hooks
         self._lock = threading.Lock()  # Guards the two fields below.
         self._setup: Future[None] | None = None
         self._torn_down = False
@@ -56,14 +57,11 @@ class InstalledAgent:
         """
         await self._set_up(context)
         task = task_of(state)
-        make, turn = self._factory, threading.Lock()
-        if self._is_shared:
-            make, turn = lambda: self._factory, self._turn
         try:
             await self._hook("on_trial_start", task, context)
             given = [SnowlTool(tool, asyncio.get_running_loop()) for tool in tools or ()]
             trial = Trial(task, self._config, given, self._emitter(context))
-            fields, error = await trial.run(make, turn)
+            fields, error = await trial.run(self._make, self._turn)
             fill(state, fields)
             if error is not None:
                 raise error from trial.cause

@@ -40,7 +40,7 @@ import os
 import re
 import sys
 from collections import deque, namedtuple
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from itertools import count, islice
 from operator import attrgetter, itemgetter
@@ -72,9 +72,9 @@ if TYPE_CHECKING:  # The module typing costs more to import than all the rest.
         schema_version: str
         run: "RunRow"
 
-    _Place = tuple[Any, str | int] | None  # The place around it, and a key or index.
     _Row = dict[str, Any]
-    _Found = Iterator[tuple[Any, _Place]]
+    _Rows = Iterable[tuple[_Row, str]]  # Each with its place.
+    _Found = Iterator[tuple[Any, str, int]]  # Something, its place and its position.
     # Kinds of fields that are more than their type.
     _Count: TypeAlias = int
     _Flags: TypeAlias = dict[str, bool]
@@ -158,21 +158,23 @@ def _closed(properties: "_Row", further: object = False) -> "_Row":
 
 _FLAG_SCHEMA = _closed(dict.fromkeys(_FLAGS, _BOOL), _BOOL)
 _ISSUES = {"type": "array", "items": _closed({"path": _STR, "message": _STR})}
-# Of each kind: types that pass as they are, words, schema, what a missing one becomes.
-_KINDS: "dict[str, tuple[tuple[type, ...], str, _Row, Any]]" = {
-    "bool": ((bool,), "true or false", _BOOL, False),
-    "str": ((str,), "text", _STR, ""),
-    "_Patch": ((str,), "text", _STR, ""),
-    "list[str]": ((), "a list of text", {"type": "array", "items": _STR}, []),
-    "int": ((), "an integer", {"type": "integer"}, None),
-    "_Count": ((), "an integer >= 0", {"type": "integer", "minimum": 0}, 0),
-    "_Number": ((), "a finite number", _NUM, None),
-    "float": ((float,), "a finite number", _NUM, None),
-    "dict[str, Any]": ((dict,), "an object", {"type": "object"}, {}),
-    "_Flags": ((), "an object of flags", _FLAG_SCHEMA, dict.fromkeys(_FLAGS, False)),
-    "list[Issue]": ((), "issues", _ISSUES, []),
-    "Any": ((), "JSON", {}, None),
+# Of each kind: the type that passes as it is, words, schema, what a missing one becomes.
+_KINDS: "dict[str, tuple[type | None, str, _Row, Any]]" = {
+    "bool": (bool, "true or false", _BOOL, False),
+    "str": (str, "text", _STR, ""),
+    "_Patch": (str, "text", _STR, ""),
+    "list[str]": (None, "a list of text", {"type": "array", "items": _STR}, []),
+    "int": (None, "an integer", {"type": "integer"}, None),
+    "_Count": (None, "an integer >= 0", {"type": "integer", "minimum": 0}, 0),
+    "_Number": (None, "a finite number", _NUM, None),
+    "float": (float, "a finite number", _NUM, None),
+    "dict[str, Any]": (dict, "an object", {"type": "object"}, {}),
+    "_Flags": (None, "an object of flags", _FLAG_SCHEMA, dict.fromkeys(_FLAGS, False)),
+    "list[Issue]": (None, "issues", _ISSUES, []),
+    "Any": (None, "JSON", {}, None),
 }
+_FLAG, _TEXT = ("bool", bool, False, False), ("str", str, None, None)
+_STEPS = {"step_count": ("_Count", None, None, None)}
 # Fields that become something else than their kind says: missing, and unusable.
 _MISSING_IS = {"critic_name": "unknown", "action": "continue", "score": 1.0}
 _UNUSABLE_IS = {"score": None, "needs_approval": True}  # What may ask is said to ask.
@@ -186,7 +188,8 @@ def _table(row: type) -> "tuple[_Row, _Row]":
         plain, missing = _KINDS[kind][2:]
         schema[name] = {**plain, "type": [plain["type"], "null"]} if nullable else plain
         missing = _MISSING_IS.get(name, None if nullable else missing)
-        fields[name] = (kind, missing, _UNUSABLE_IS.get(name, missing))
+        unusable = _UNUSABLE_IS.get(name, missing)
+        fields[name] = (kind, _KINDS[kind][0], missing, unusable)
     return fields, _closed(schema)
 
 
@@ -196,6 +199,8 @@ _CRITIC, _CRITIC_SCHEMA = _table(CriticRow)
 _HANDOFF, _HANDOFF_SCHEMA = _table(HandoffRow)
 _RUN, _RUN_SCHEMA = _table(RunRow)
 _RUN_SCHEMA["required"].remove("source")  # Older payloads do not have it.
+del _CRITIC["step_id"], _HANDOFF["step_id"]  # Read by _Reading.step_id.
+_TOLD_IF_NONE = ("score", "messages_passed")  # None is no way to say nothing there.
 _SECTIONS = {
     "engine_config": _CONFIG_SCHEMA,
     "tool_permissions": {"type": "array", "items": _TOOL_SCHEMA},
@@ -212,27 +217,13 @@ PAYLOAD_SCHEMA: "dict[str, Any]" = {
 """JSON Schema 2020-12 of the payload, with the two keys of ``extended=True``."""
 
 _PHASES = ("INIT", "END", "HANDOFF_START")
-_PARTS = {"critic_names": "critics", "stop_criteria_names": "stop_criteria"}
-_FLAG = ("bool", False, False)
-_TOLD_IF_NONE = ("score", "messages_passed")  # None is no way to say nothing there.
-_OPTIONAL = ("checkpoint_store", "tracing_provider", "shared_memory", "env")
-_SAID_IN = ("task_result", "task_result.metrics", "state", "run")
-_OTHER_NAMES = {"runtime_seconds": "elapsed_seconds", "total_tokens": "token_usage"}
-# What most verdicts look like: dicts of these columns and types.
-_COLUMNS = {name: missing for name, (_, missing, _) in _CRITIC.items()}
-_COLUMNS["modified_prompt"] = None
-_NONE = type(None)
-_FIRST = (_NONE, str, str, str, float, dict)
-_USUAL = {(*_FIRST, i, s, _NONE) for i in (str, _NONE) for s in (dict, _NONE)}
-_ACTIONS = ("continue", "stop", "retry")
-_STRATEGIES = ("FULL", "SUMMARY", "ISOLATED")
-# Names by which one element of a list is known.
+# Keys or attributes by which one element of a list is known.
+_RECORD = ("critic_outputs", "phase_events", "decision", "actions", "step_id", "action")
 _VERDICT = ("action", "critic_name", "score")
-_RECORD = ("critic_outputs", "phase_events", "decision", "actions", "step_id")
 _EVENT = ("phase", "payload", "from_agent", "to_agent", "from", "to")
 _SPEC = ("name", "permissions", "spec", "needs_approval", "function")
-_SPEC_EXPORTS = ("export_permissions", "get_all_specs")  # The second as released.
 _RUN_KEYS = ("records", "events", "step_count", "critic_traces", "handoff_traces")
+_SPEC_EXPORTS = ("export_permissions", "get_all_specs")  # The second as released.
 # Where a configuration stands in an engine without export_config(), as released, and in
 # a run's own account of itself: its manifest, or its INIT event.
 _SAID = {
@@ -261,26 +252,20 @@ class SnowlCompatError(ValueError):
 
     def __init__(self, message: str, path: str = "") -> None:
         super().__init__(message, path)  # Both, so that it can be pickled.
-        self.message = message
-        self.path = path
+        self.message, self.path = message, path
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
-_MISSING: "Any" = type("_Missing", (), {"__repr__": lambda self: "nothing"})()
+_MISSING: "Any" = type("nothing", (), {})()
+_SCALARS = frozenset((str, int, float, bool, type(None)))
+_SAFE = range(-(1 << 63), 1 << 63)  # Ints that may be printed everywhere.
 
 
-def _path_text(place: "_Place") -> str:
-    text = ""
-    while place is not None:
-        place, key = place
-        if isinstance(key, int):
-            key = f"[{key}]"
-        elif place is not None:
-            key = f".{key}" if re.fullmatch(r"[\w$-]+", key) else f"[{json.dumps(key)}]"
-        text = f"{key}{text}"
-    return text
+def _at(place: str, key: "str | int") -> str:
+    is_name = type(key) is str and key.isidentifier()
+    return f"{place}.{key}" if is_name else f"{place}[{json.dumps(key, default=str)}]"
 
 
 def _name(value: object) -> str:
@@ -289,13 +274,9 @@ def _name(value: object) -> str:
 
 def _shown(value: "Any") -> str:
     """A value as messages show it: plain ones by repr, others by type."""
-    if type(value) is str:
-        return repr(value[:80])
-    try:
-        is_plain = value is _MISSING or type(value) in _SCALARS
-        return repr(value)[:80] if is_plain else _name(value)
-    except ValueError:  # An int of too many digits.
+    if type(value) is int and value not in _SAFE or type(value) not in _SCALARS:
         return _name(value)
+    return repr(value[:80] if type(value) is str else value)
 
 
 # -- Reading by shape -----------------------------------------------------------------
@@ -311,12 +292,14 @@ def _is_list(value: object) -> bool:
     return _offers(value, "__iter__") and not isinstance(value, others)
 
 
-def _has(source: "Any", *names: str) -> bool:
+def _has(source: "Any", names: "Iterable[str]") -> bool:
     """Whether the mapping has one of the keys, or the object really an attribute."""
-    if isinstance(source, Mapping):
-        return any(name in source for name in names)
-    own = getattr(source, "__dict__", ())
-    return any(hasattr(type(source), name) or name in own for name in names)
+    is_mapping = isinstance(source, (dict, Mapping))
+    own = source if is_mapping else getattr(source, "__dict__", ())
+    for name in names:
+        if name in own or not is_mapping and hasattr(type(source), name):
+            return True
+    return False
 
 
 def _peek(source: object, path: str) -> "Any":
@@ -324,10 +307,6 @@ def _peek(source: object, path: str) -> "Any":
     for name in path.split("."):
         source = _Reading().get(source, name)
     return None if source is _MISSING else source
-
-
-def _absent(value: object) -> bool:
-    return value is None or value is _MISSING
 
 
 def _first(values: "Iterable[Any]") -> "Any":
@@ -349,14 +328,14 @@ def _facts(source: object) -> "_Row":
         name: _first(_peek(source, path) for path in paths.split())
         for name, paths in _SAID.items()
     }
-    if _has(source, "agent", "budget"):
+    if _has(source, ("agent", "budget")):
         facts["agent_name"] = facts["agent_name"] or _name(_peek(source, "agent"))
-        for names, parts in _PARTS.items():
+        for key, parts in (("critic", "critics"), ("stop_criteria", "stop_criteria")):
             found = _peek(source, parts)
             found = found if isinstance(found, (list, tuple)) else ()
-            facts[names] = [_peek(part, "name") or _name(part) for part in found]
-        for part in _OPTIONAL:
-            facts[f"has_{part}"] = _peek(source, part) is not None
+            facts[f"{key}_names"] = [_peek(x, "name") or _name(x) for x in found]
+        for name in (name for name in _CONFIG if name.startswith("has_")):
+            facts[name] = _peek(source, name[4:]) is not None
     return {name: fact for name, fact in facts.items() if fact is not None}
 
 
@@ -364,130 +343,105 @@ class _Reading:
     """One reading of a run: what is found on the way, and where issues go."""
 
     def __init__(self, issues: "list[Issue] | None" = None, strict: bool = False):
-        self.issues = [] if strict and issues is None else issues
-        self.strict = strict
-        self.before = len(self.issues or ())
+        self.issues = [] if issues is None else issues
+        self.strict, self.before = strict, len(self.issues)
         self.above: set[int] = set()  # Ids of the containers that are being walked.
         self.spellings = {*_RECORD}
-        self.handoffs: list[tuple[Any, _Place]] = []
+        self.handoffs: list[tuple[_Row, str]] = []
         self.phases: _Row = {}  # The INIT and END events.
         self.steps = self.events = 0
 
-    def tell(self, place: "_Place", message: str) -> None:
-        if self.issues is not None:  # A path is made only if it is kept.
-            self.issues.append(Issue(_path_text(place), message))
+    def tell(self, place: str, message: str) -> None:
+        self.issues.append(Issue(place.removeprefix("."), message))
+
+    def wrong(self, place: str, expected: str, value: object, but: str = "") -> None:
+        self.tell(place, f"expected {expected}, got {_shown(value)}{but}")
 
     def done(self, made: "Any") -> "Any":
         """What was made, unless something had to be told and that is not allowed."""
-        if self.strict:
-            for path, message in (self.issues or ())[self.before :]:
-                raise SnowlCompatError(message, path)
+        for path, message in self.issues[self.before :] if self.strict else ():
+            raise SnowlCompatError(message, path)
         return made
 
-    def wrong(self, at: "_Place", expected: str, value: object, but: str = "") -> None:
-        self.tell(at, f"expected {expected}, got {_shown(value)}{but}")
-
-    def get(self, source: "Any", name: str, place: "_Place" = None) -> "Any":
+    def get(self, source: "Any", name: str, place: str = "") -> "Any":
         """The key or attribute, or missing; one that raises is an issue."""
-        if type(source) is dict:
-            return source.get(name, _MISSING)
         try:
-            if isinstance(source, Mapping):
+            if isinstance(source, (dict, Mapping)):
                 return source.get(name, _MISSING)
-            if hasattr(type(source), "__getattr__") and not _has(source, name):
+            if hasattr(type(source), "__getattr__") and not _has(source, (name,)):
                 return _MISSING
             return getattr(source, name, _MISSING)
         except Exception as error:
-            self.tell((place, name), f"reading it raised {_name(error)}")
+            self.tell(_at(place, name), f"reading it raised {_name(error)}")
             return _MISSING
 
-    def elements(
-        self, value: "Any", names: "tuple[str, ...]", at: "_Place"
-    ) -> "_Found":
-        """Yield (element, place) of what should be a list of records.
-
-        A lone record is a list of one, a list inside the list is read through, a mapping
-        of records stands for its values; anything else is skipped with an issue.
-        """
-        place: _Place = (at, 0)
+    def elements(self, value: "Any", names: "tuple[str, ...]", place: str) -> "_Found":
+        """Yield (element, place, position) of a list, however it comes."""
+        index = -1
         try:
             if type(value) is list:
                 pass
-            elif _has(value, *names):
-                value = [value]
-            elif isinstance(value, Mapping):
+            elif isinstance(value, Mapping) and not _has(value, names):  # By their ids.
                 held = [*value.values()]
-                value = held if all(_has(item, *names) for item in held) else [value]
-            elif not _is_list(value):
-                if not _absent(value):
-                    self.wrong(at, "a list", value)
-                return
-            # Of objects only the action makes a verdict.
-            of_objects = names[:1] if names is _VERDICT else names
+                value = held if all(_has(item, names) for item in held) else [value]
+            elif not _is_list(value) or _has(value, names):
+                value = [] if value is None or value is _MISSING else [value]
             for index, item in enumerate(value):
-                place = (at, index)
-                if isinstance(item, Mapping) or _has(item, *of_objects):
-                    yield item, place
-                elif isinstance(item, tuple) and _has(item, "message"):
-                    self.tell((None, item[0]), item[1])  # An issue of a file.
+                if isinstance(item, (dict, Mapping)) or _has(item, names):
+                    yield item, f"{place}[{index}]", index
+                elif (
+                    getattr(item, "_fields", ()) == Issue._fields
+                ):  # Of a line in a file.
+                    self.tell(*item)
                 elif isinstance(item, (list, tuple)):
-                    yield from self.elements(item, names, place)
+                    yield from self.elements(item, names, f"{place}[{index}]")
                 else:
-                    self.wrong(place, "a record", item, "; skipped")
-                place = (at, index + 1)
+                    self.wrong(f"{place}[{index}]", "a record", item, "; skipped")
         except Exception as error:
-            self.tell(place, f"reading on raised {_name(error)}")
+            self.tell(f"{place}[{index + 1}]", f"reading on raised {_name(error)}")
 
     # -- Fields of all kinds
 
-    def row(
-        self, fields: "_Row", source: object, place: "_Place", outer: "Any" = None
-    ) -> "_Row":
-        """One row: each field as it is, or as what it says; ``outer``: see step_id."""
+    def row(self, fields: "_Row", source: "Any", place: str) -> "_Row":
+        """One row: each field as it is, or as what it says."""
         made: _Row = {}
-        for name, (kind, missing, unusable) in fields.items():
-            plain, expected = _KINDS[kind][:2]
-            value = self.get(source, name, place)
-            if name == "step_id":
-                made[name] = self.step_id(source, place, outer)
+        own = source if type(source) is dict else None
+        for name, (kind, plain, missing, unusable) in fields.items():
+            value = own.get(name, _MISSING) if own else self.get(source, name, place)
+            if type(value) is plain:
+                made[name] = value
             elif value is _MISSING or value is None and name not in _TOLD_IF_NONE:
                 made[name] = missing
-            elif type(value) in plain:
-                made[name] = value
             else:
+                at = _at(place, name)
                 try:
-                    made[name] = self.taken(kind, value, (place, name))
+                    made[name] = self.taken(kind, value, at)
                 except Exception:  # It says nothing of the kind.
-                    self.wrong((place, name), expected, value)
+                    self.wrong(at, _KINDS[kind][1], value)
                     made[name] = unusable
         return made
 
-    def taken(self, kind: str, value: "Any", place: "_Place") -> "Any":
+    def taken(self, kind: str, value: "Any", place: str) -> "Any":
         """What a value of another type says for a kind of field; raises if nothing."""
         value = value.value if isinstance(value, Enum) else value
-        if kind == "dict[str, Any]":  # An array will stand one level deeper.
+        if kind in ("dict[str, Any]", "Any", "list[Issue]"):
             made = self.convert(value, place, 1 + _is_list(value))
-            return made if type(made) is dict else {"value": made}
-        if kind in ("Any", "list[Issue]"):
-            return self.convert(value, place)
+            lone = kind == "dict[str, Any]" and type(made) is not dict
+            return {"value": made} if lone else made
         if kind == "list[str]":
-            value = self.convert(value, place) if isinstance(value, _SETS) else value
-            items = [value] if isinstance(value, (str, bytes)) else value
-            fields: Any = dict.fromkeys(range(len(items)), ("str", None, None))
-            texts: Any = self.row(fields, dict(enumerate(items)), place)
+            if not isinstance(value, (list, tuple, str, bytes)):
+                value = [] + _Reading().convert(value, place)  # Raises if it is none.
+            lone = isinstance(value, (str, bytes))
+            held: Any = dict(enumerate([value] if lone else value))
+            texts = self.row(dict.fromkeys(held, _TEXT), held, place)
             return [text for text in texts.values() if text is not None]
         if kind == "_Flags":
-            if not isinstance(value, Mapping) and not _has(value, *_FLAGS):
-                value = _Reading().convert(value, place)
-                if not _has(value, *_FLAGS):
-                    raise TypeError("no flags")
-            own = (
-                value if isinstance(value, Mapping) else getattr(value, "__dict__", ())
-            )
-            names = (*_FLAGS, *(name for name in own if str(name)[:1] != "_"))
-            return self.row(dict.fromkeys(names, _FLAG), value, place)
+            if not isinstance(value, Mapping):
+                value = getattr(value, "__dict__", None) or self.convert(value, place)
+            names = [key for key in dict(value) if str(key)[:1] not in "_$"]
+            return self.row(dict.fromkeys([*_FLAGS, *names], _FLAG), value, place)
         plain = _Reading().convert(value, place)
-        if kind in ("str", "_Patch"):
+        if kind == "str" or kind == "_Patch":
             return self.text(kind, value, plain, place)
         if isinstance(plain, str) and kind == "bool":
             return _WORDS[plain.strip().lower()]
@@ -504,7 +458,7 @@ class _Reading:
             raise ValueError("no such integer")
         return int(plain)
 
-    def text(self, kind: str, value: "Any", plain: "Any", place: "_Place") -> str:
+    def text(self, kind: str, value: "Any", plain: "Any", place: str) -> str:
         if isinstance(value, (bytes, bytearray)):
             plain = value.decode("utf-8", "replace")
             if plain.encode("utf-8") != value:
@@ -521,29 +475,28 @@ class _Reading:
             raise TypeError("no text")
         return plain
 
-    def step_id(self, source: object, place: "_Place", outer: "int | None") -> int:
+    def step_id(self, source: object, at: str, index: int, outer: "Any" = None) -> int:
         """A row's own step id, else its record's, else its position, told."""
-        found = self.get(source, "step_id", place)
+        found = self.get(source, "step_id", at)
         if type(found) is int and found in _SAFE:
             return found
-        if outer is not None and _absent(found):
-            return outer
+        if outer is not None and (found is None or found is _MISSING):
+            return int(outer)
         try:
-            return int(self.taken("int", found, place))
+            return int(self.taken("int", found, at))
         except Exception:
-            number = outer if outer is not None else int(place[1]) if place else 0
-        self.wrong((place, "step_id"), "an integer", found, f"; using {number}")
-        return number
+            number = index if outer is None else int(outer)
+            self.wrong(f"{at}.step_id", "an integer", found, f"; using {number}")
+            return number
 
     # -- Values
 
-    def convert(self, value: "Any", place: "_Place", level: int = 1) -> "Any":
+    def convert(self, value: "Any", place: str, level: int = 1) -> "Any":
         """A value as a new tree of dict, list, str, int, float, bool and None.
 
         Levels are counted from a field's own value: a payload's row is level 0.
         """
-        kind = type(value)
-        if value is None or kind is bool or kind is int and value in _SAFE:
+        if value is None or type(value) is bool:
             return value
         if isinstance(value, str) and not isinstance(value, Enum):
             text = re.sub("[\ud800-\udfff]", "\ufffd", value[:])
@@ -565,7 +518,7 @@ class _Reading:
         finally:
             self.above.discard(id(value))
 
-    def compound(self, value: "Any", place: "_Place", level: int) -> "Any":
+    def compound(self, value: "Any", place: str, level: int) -> "Any":
         """``convert`` for what may hold other values, or has a form of its own."""
         kind = type(value)
         if isinstance(value, int) and not isinstance(value, Enum):
@@ -589,15 +542,15 @@ class _Reading:
                 self.tell(place, f"expected at most {_MAX_ITEMS} items")
                 return {"$truncated": "size"}
             pairs = enumerate(listed)
-            return [self.convert(item, (place, i), level + 1) for i, item in pairs]
+            return [self.convert(item, f"{place}[{i}]", level + 1) for i, item in pairs]
         for method, deeper in _FORMS:
-            if hasattr(kind, method) and (deeper or _has(value, "dtype")):
+            if hasattr(kind, method) and (deeper or _has(value, ("dtype",))):
                 form = getattr(value, method)()
                 if form is not value and (deeper or type(form) is not kind):
                     return self.convert(form, place, level + deeper)
         return self.marker(value, place)
 
-    def mapping(self, items: "Iterable[Any]", place: "_Place", level: int) -> "_Row":
+    def mapping(self, items: "Iterable[Any]", place: str, level: int) -> "_Row":
         made: _Row = {}
         for key, item in items:
             if type(key) is not str or not key.isascii():
@@ -608,10 +561,10 @@ class _Reading:
                 self.tell(place, f"two keys become {_shown(key)}")
                 key = next(k for n in count(2) if (k := f"{key}#{n}") not in made)
             if item is not _MISSING:
-                made[key] = self.convert(item, (place, key), level + 1)
+                made[key] = self.convert(item, _at(place, key), level + 1)
         return made
 
-    def marker(self, value: "Any", place: "_Place", why: str = "") -> "_Row":
+    def marker(self, value: "Any", place: str, why: str = "") -> "_Row":
         """What stands for a value that JSON cannot hold: a name, no address."""
         self.tell(place, f"expected JSON, got {_name(value)}{why}")
         named: Any = value if _name(value) in _NAMED else type(value)
@@ -619,128 +572,119 @@ class _Reading:
         name = ".".join(part for part in parts if isinstance(part, str))
         return {"$unserializable": name or named.__name__}
 
-    def json(self, rows: "list[Any]", level: int = 0) -> str:
-        """The text of the array of rows, which come with their places."""
+    def json(self, rows: "Iterable[tuple[Any, str]]", level: int = 0) -> str:
+        """The text of rows, which come with their places, as an array's items."""
         made = [row for row, _ in rows]
-        held = [value for row in made for value in row.values()]
-        text = _strict_text(made, level, held)  # The keys of rows are our own.
-        if text or len(rows) < 2:
-            return text or _encode([self.convert(row, at, level) for row, at in rows])
-        half = len(rows) // 2  # One bad row must not cost the others.
-        return f"{self.json(rows[:half])[:-1]}, {self.json(rows[half:])[1:]}"
+        try:
+            for row in made:
+                _check(row, level)
+            text = _encode(made)
+            text.encode("utf-8")
+        except Exception:  # The encoder cannot write it, or a value's method raised.
+            text = _encode([self.convert(row, place, level) for row, place in rows])
+        return text[1:-1]
 
-    # -- Sections: rows with their places, their values still the source's own
+    # -- Sections
 
-    def critic_row(self, output: "Any", place: "_Place", outer: "Any" = None) -> "_Row":
-        row: _Row = {**_COLUMNS, **output} if type(output) is dict else {}
-        if outer is not None and tuple(map(type, row.values())) in _USUAL:
-            row["step_id"] = outer  # Most verdicts need no reading of each field.
-            prompt = row.pop("modified_prompt")
-        else:
-            row = self.row(_CRITIC, output, place, outer)
-            prompt = self.get(output, "modified_prompt", place)
-        if not _absent(prompt):
+    def verdict(self, output: "Any", place: str, outer: int) -> "_Row":
+        row: _Row = {"step_id": self.step_id(output, place, outer, outer)}
+        row.update(self.row(_CRITIC, output, place))
+        prompt = self.get(output, "modified_prompt", place)
+        if prompt is not None and prompt is not _MISSING:
             if "modified_prompt" in row["details"]:
                 what = "the details have that key already; left out"
-                self.tell((place, "modified_prompt"), what)
+                self.tell(f"{place}.modified_prompt", what)
             else:
                 row["details"] = {**row["details"], "modified_prompt": prompt}
-        known = row["action"].strip().lower()
-        if known in _ACTIONS:
-            row["action"] = known
+        action = row["action"].strip().lower()
+        if action in ("continue", "stop", "retry"):
+            row["action"] = action
         else:
-            self.wrong((place, "action"), "continue, stop or retry", row["action"])
+            self.wrong(f"{place}.action", "continue, stop or retry", row["action"])
         return row
 
-    def critic_rows(self, run: object, events: bool, critics: "list[str]") -> "_Found":
-        """Rows of the records' critic outputs, else of the run's critic traces.
-
-        ``critics`` names, by position, the outputs of a record that have no name;
-        with ``events`` those that the records hold are read too.
-        """
-        names: Any = dict(enumerate(critics))
-        rows = 0
-        known, records = (*_RECORD, "action"), self.get(run, "records")
-        for record, place in self.elements(records, known, (None, "records")):
-            outputs = self.get(record, "critic_outputs", place)
-            if outputs is _MISSING and not _has(record, *_RECORD[:4]):
-                if _has(record, *_VERDICT):
-                    rows += 1
-                    yield self.critic_row(record, place), place
-                    continue
-                self.tell_misspelt(record, place)
+    def critic_rows(self, run: object, events: bool, critics: "list[str]") -> "_Rows":
+        """Rows of the records' outputs, named by position if at all, else of traces."""
+        found = 0
+        records = self.elements(self.get(run, "records"), _RECORD, "records")
+        for record, at, index in records:
+            outputs = self.get(record, "critic_outputs", at)
+            place = f"{at}.critic_outputs"
             self.steps += 1
+            if outputs is _MISSING and _has(record, _VERDICT):
+                outputs = record  # The verdicts by themselves.
+            elif outputs is _MISSING:
+                self.tell_misspelt(record, at)
             if events:
-                held = self.get(record, "phase_events", place)
-                self.read(held, (place, "phase_events"), record)
-            found = [*self.elements(outputs, _VERDICT, (place, "critic_outputs"))]
-            step_id = self.step_id(record, place, None) if found else 0
-            listed = type(outputs) in (list, tuple) and len(outputs) == len(names)
-            for output, spot in found:
-                row = self.critic_row(output, spot, step_id)
+                held = self.get(record, "phase_events", at)
+                self.read(held, f"{at}.phase_events", (record, at, index))
+            listed = isinstance(outputs, (list, tuple)) and len(outputs) == len(critics)
+            step_id = None
+            for output, spot, number in self.elements(outputs, _VERDICT, place):
+                if step_id is None:
+                    step_id = self.step_id(record, at, index)
+                row, found = self.verdict(output, spot, step_id), found + 1
                 if listed and row["critic_name"] == "unknown":
-                    row["critic_name"] = names.get(spot and spot[1], "unknown")
+                    row["critic_name"] = critics[number]
                 yield row, spot
-            rows += len(found)
-        traces = None if rows else self.get(run, "critic_traces")
-        for trace, place in self.elements(traces, _VERDICT, (None, "critic_traces")):
-            yield self.critic_row(trace, place), place
+        traces = None if found else self.get(run, "critic_traces")
+        for trace, place, index in self.elements(traces, _VERDICT, "critic_traces"):
+            step_id = self.step_id(trace, place, index)
+            yield self.verdict(trace, place, step_id), place
 
-    def tell_misspelt(self, record: object, place: "_Place") -> None:
+    def tell_misspelt(self, record: object, place: str) -> None:
         """Tell, once for each spelling, of keys that look like a record's."""
         from difflib import get_close_matches
 
         for key in map(str, record if isinstance(record, Mapping) else ()):
-            close = [] if key in self.spellings else [*_RECORD]
+            close = () if key in self.spellings else _RECORD
             self.spellings.add(key)
             for known in get_close_matches(key.lower(), close, 1):
                 self.tell(place, f"unknown key {_shown(key)}, expected {known}?")
 
-    def handoff_row(self, event: object, place: "_Place", outer: "Any") -> "_Row":
-        """The row of a START event, or of a handoff trace, which has no payload."""
-        step_id = self.step_id(event, place, outer)
-        body = self.get(event, "payload", place)
-        if not _absent(body):
-            event, place = body, (place, "payload")
-        if not isinstance(event, Mapping) and not _has(event, *_EVENT):
-            self.wrong(place, "an object", event)
-        row: _Row = {}
-        for name, field in _HANDOFF.items():
-            short = name.removesuffix("_agent")
-            short = name if _absent(self.get(event, short)) else short
-            row[name] = self.row({short: field}, event, place, step_id)[short]
-        if row["context_strategy"].upper() in _STRATEGIES:
-            row["context_strategy"] = row["context_strategy"].upper()
-        return {**row, "step_id": step_id}
-
     def read(
-        self, events: "Any", place: "_Place", record: object = None, rows: bool = True
+        self, events: "Any", at: str, record: "Any" = None, rows: bool = True
     ) -> int:
-        """Take in handoffs, INIT and END of events; return how many events.
-
-        ``record`` is the step record that holds the events.
-        """
-        found: Any
+        """Take in handoffs, INIT and END of events; return how many events."""
+        found: _Found
         try:  # Of a plain list few events matter, and these are found quickly.
             get = itemgetter if type(events[0]) is dict else attrgetter
             phases = [*map(get("phase"), {list: events}[type(events)])]
             wanted = {phase for phase in set(phases) if _phase(phase) in _PHASES}
-            at = [index for index, phase in enumerate(phases) if phase in wanted]
-            found = ((events[index], (place, index)) for index in at)
-            seen = len(phases) - len(at)
+            which = [index for index, phase in enumerate(phases) if phase in wanted]
+            found = ((events[index], f"{at}[{index}]", index) for index in which)
+            seen = len(phases) - len(which)
         except Exception:  # Something among them has no such phase.
-            seen, found = 0, self.elements(events, _EVENT, place)
-        for event, spot in found:
-            value, seen = self.get(event, "phase", spot), seen + 1
+            seen, found = 0, self.elements(events, _EVENT, at)
+        for event, place, index in found:
+            value, seen = self.get(event, "phase", place), seen + 1
             phase = _phase(value)
-            self.phases.update({phase: event} if phase in _PHASES[:2] else {})
-            is_trace = value is _MISSING and _has(event, *_EVENT[2:])
-            if rows and (is_trace or phase == "HANDOFF_START"):
-                outer = place and record and self.step_id(record, place[0], None)
-                self.handoffs.append((self.handoff_row(event, spot, outer), spot))
+            is_trace = value is _MISSING and _has(event, _EVENT[2:])
+            if phase in _PHASES[:2]:
+                self.phases[phase] = event
+            elif rows and (phase == "HANDOFF_START" or is_trace):
+                outer = self.step_id(*record) if record else None
+                self.handoff(event, place, index, outer)
         return seen
 
-    def exported(self, source: object, place: "_Place", *methods: str) -> "Any":
+    def handoff(self, event: object, place: str, index: int, outer: "Any") -> None:
+        """Add the row of a START event, or of a handoff trace, which has no payload."""
+        step_id = self.step_id(event, place, index, outer)
+        body = self.get(event, "payload", place)
+        if body is not None and body is not _MISSING:
+            event, place = body, f"{place}.payload"
+        if not isinstance(event, Mapping) and not _has(event, _EVENT):
+            self.wrong(place, "an object", event)
+        row: _Row = {"step_id": step_id}
+        for name, field in _HANDOFF.items():
+            short = name.removesuffix("_agent")
+            short = name if _peek(event, short) is None else short
+            row[name] = self.row({short: field}, event, place)[short]
+        if row["context_strategy"].upper() in ("FULL", "SUMMARY", "ISOLATED"):
+            row["context_strategy"] = row["context_strategy"].upper()
+        self.handoffs.append((row, place))
+
+    def exported(self, source: object, place: str, *methods: str) -> "Any":
         """What a registry or an engine exports, None if that raises, else itself."""
         for method in methods:
             if hasattr(type(source), method):
@@ -751,37 +695,74 @@ class _Reading:
                     return None
         return source
 
-    def tool_rows(self, specs: object) -> "_Found":
-        for spec, place in self.elements(specs, _SPEC, (None, "tool_permissions")):
+    def tool_rows(self, specs: object) -> "_Rows":
+        for spec, place, index in self.elements(specs, _SPEC, "tool_permissions"):
             spec = _peek(spec, "spec") or spec
             if isinstance(spec, Mapping):  # Released QitOS gives it in parts.
                 for part in (spec.get("capabilities"), spec.get("function")):
                     spec = {**spec, **part} if isinstance(part, Mapping) else spec
             row = self.row(_TOOL, spec, place)
             if not row["name"]:
-                self.wrong((place, "name"), "a name", _MISSING)
+                self.wrong(f"{place}.name", "a name", _MISSING)
                 row["name"] = "unknown"
             yield row, place
 
     def config_row(self, source: "Any", account: object = None) -> "_Row":
         """An engine's configuration; ``account`` is what the run says of itself."""
-        where = (None, "engine_config")
-        config = self.exported(source, where, "export_config")
-        if not isinstance(config, Mapping) and not _has(config, *_CONFIG):
+        config = self.exported(source, "engine_config", "export_config")
+        if not isinstance(config, Mapping) and not _has(config, _CONFIG):
             facts = {**_facts(account), **_facts(config)}
             if config is not None and not facts:
-                self.wrong(where, "an engine configuration", source)
+                self.wrong("engine_config", "an engine configuration", source)
             config = facts
-        return self.row(_CONFIG, config, where)
+        return self.row(_CONFIG, config, "engine_config")
+
+    def tools_and_config(self, run: object, given: "_Row") -> "tuple[Any, _Row]":
+        """The rows of the tools, and the configuration: what is given comes first, then
+        the engine's, the run's own, and what its INIT event says."""
+        own, specs = _peek(run, "engine_config"), _peek(run, "tool_permissions")
+        account = _peek(self.phases.get("INIT"), "payload")
+        told = _peek(account, "run_meta.tools")
+        if self.handoffs and told and _peek(run, "has_config") is False:
+            # After a handoff a manifest tells of the last agent's tools only.
+            own, specs = {**own, "tool_count": None}, told
+        own = run if own is None and hasattr(type(run), "export_config") else own
+        engine = given["engine"]
+        tools = [_peek(engine, "tool_registry"), _peek(engine, "agent.tool_registry")]
+        tools += [_peek(run, "tool_registry"), specs, told if own is None else None]
+        tools = [x for x in tools if _is_list(x) or _has(x, _SPEC_EXPORTS)]
+        source = _first([given["tool_permissions"], given["tool_registry"], *tools])
+        source = self.exported(source, "tool_permissions", *_SPEC_EXPORTS)
+        rows = None if source is None else [*self.tool_rows(source)]
+        config = _first([given["engine_config"], engine, own])
+        row = self.config_row(config, account if own is None else None)
+        if row["tool_count"] is None and rows is not None:
+            row["tool_count"] = len(rows)
+        return rows or [], row
+
+    def run_row(self, run: object, agent: str) -> "_Row":
+        """What the run says of itself; nothing in it is guessed."""
+        ends = [_peek(self.phases.get(phase), "payload") for phase in ("END", "INIT")]
+        said_in = ("task_result", "task_result.metrics", "state", "run")
+        places = [run, *(_peek(run, path) for path in said_in), *ends]
+        others = {"runtime_seconds": "elapsed_seconds", "total_tokens": "token_usage"}
+        values: _Row = {}
+        for name in _RUN:
+            keys = (name, others.get(name, name))
+            found = (_peek(place, key) for place in places for key in keys)
+            values[name] = next((value for value in found if value is not None), None)
+        if self.events or "END" in self.phases:
+            values["partial"] = "END" not in self.phases
+        if _peek(run, "run") is None:
+            values["source"] = getattr(run, "path", "") or None
+        return self.row(_RUN, {**values, "agent_name": agent or None}, "run")
 
 
 # -- What the encoder writes by itself ------------------------------------------------
 
 _MAX_DEPTH, _MAX_ITEMS = 100, 1_000_000
 _CUT = {"$truncated": "depth"}
-_SCALARS = frozenset((str, int, float, bool, type(None)))
 _SETS = (set, frozenset)
-_SAFE = range(-(1 << 63), 1 << 63)  # Ints that may be printed everywhere.
 _JSON_NUMBER = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?"
 _NO_LEAF = float("nan")  # Which the encoder refuses.
 _NAMED = {"type", "function", "builtin_function_or_method", "method", "module"}
@@ -827,7 +808,7 @@ def _order(item: object) -> "tuple[str, list[Issue]]":
 
 def _check(value: "Any", level: int) -> None:
     """Raise for too many levels, and for keys that are no text and could collide."""
-    if level > _MAX_DEPTH and value != _CUT:
+    if level > _MAX_DEPTH:
         raise ValueError(f"expected at most {_MAX_DEPTH} levels")
     if isinstance(value, dict):
         "".join(value)
@@ -835,16 +816,6 @@ def _check(value: "Any", level: int) -> None:
     for item in [item for item in value if type(item) not in _SCALARS]:
         if isinstance(item, (dict, list, tuple)):
             _check(item, level + 1)
-
-
-def _strict_text(value: "Any", level: int, held: "Any" = None) -> "str | None":
-    """The JSON text of a dict or list, or None if it has to be walked first."""
-    try:
-        _check(value if held is None else held, level)
-        text = _encode(value)
-        return text if text.isascii() or text.encode("utf-8") else None
-    except Exception:  # Also what a value's own method raises.
-        return None
 
 
 # -- Trace folders and files ----------------------------------------------------------
@@ -863,51 +834,40 @@ class _Lines:
     """The objects of JSON Lines, read anew at each iteration; bad ones as issues."""
 
     def __init__(self, path: str, told: "Iterable[Issue]" = (), data: bytes = b""):
-        self.path = path
-        self.told = told
-        self.data = data
+        self.path, self.told, self.data = path, told, data
 
-    def __iter__(self) -> "Iterator[Any]":
+    def __iter__(self) -> "Iterator[dict[str, Any] | Issue]":
         yield from self.told
         name = os.path.basename(self.path)
         try:
             with io.BytesIO(self.data) if self.data else open(self.path, "rb") as file:
                 for number, line in enumerate(file, 1):
-                    yield from _objects(line, f"{name}:{number}")
+                    if not line.isspace():
+                        yield from _objects(line, f"{name}:{number}")
         except FileNotFoundError:
             return
         except OSError as error:
             yield Issue(name, f"cannot be read: {error.strerror}")
 
 
-def _objects(line: bytes, place: str) -> "Iterator[Any]":
+def _objects(line: bytes, place: str) -> "Iterator[dict[str, Any] | Issue]":
     """Yield the object of a line, and an ``Issue`` for what is wrong with it."""
-    if line.isspace():
-        return
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        text = line.decode("utf-8-sig", "replace")
-        if text.encode("utf-8") != line.removeprefix(b"\xef\xbb\xbf"):
-            yield Issue(place, "expected UTF-8 text, got bytes that are not")
-        try:  # A crash of the system may leave NUL bytes where a line should be.
-            value = _parse(text.strip("\0 \t\r\n"))
-        except SnowlCompatError as error:
-            is_cut = not line.endswith(b"\n")
-            what = "the line is cut off" if is_cut else error.message
-            value = Issue(place, f"{what}; skipped")
-    if isinstance(value, (dict, Issue)):
+    text = line.decode("utf-8-sig", "replace")
+    if "\ufffd" in text and "\ufffd".encode() not in line:
+        yield Issue(place, "expected UTF-8 text, got bytes that are not")
+    try:  # A crash of the system may leave NUL bytes where a line should be.
+        value = _parse(text.strip("\0 \t\r\n"))
+        if not isinstance(value, dict):
+            raise SnowlCompatError(f"expected an object, got {_shown(value)}")
         yield value
-    else:
-        yield Issue(place, f"expected an object, got {_shown(value)}; skipped")
+    except SnowlCompatError as error:
+        what = error.message if line.endswith(b"\n") else "the line is cut off"
+        yield Issue(place, f"{what}; skipped")
 
 
 def _parse(text: "str | bytes", path: str = "") -> "Any":
-    def number(digits: str) -> float:  # One too long to read must not cost the rest.
-        return int(digits) if len(digits) < 4300 else float(digits)
-
     try:
-        return json.loads(text, parse_int=number)
+        return json.loads(text)
     except RecursionError:
         raise SnowlCompatError("expected JSON, got too many levels", path) from None
     except ValueError as error:
@@ -953,24 +913,23 @@ def read_run(path: "str | os.PathLike[str]") -> "dict[str, Any]":
 
 
 def _file_run(path: str) -> _Run:
-    is_lines = path.endswith(".jsonl") and os.path.isfile(path)
-    data, name = b"" if is_lines else _bytes_of(path), _readable(path)
-    try:
-        value: Any = None if is_lines else _parse(data, name)
-        if isinstance(value, (dict, list)):
-            return _Run(value if isinstance(value, dict) else {"records": value})
-        if not is_lines:
+    lines, name = _Lines(path), _readable(path)
+    if not path.endswith(".jsonl") or not os.path.isfile(path):
+        lines.data = _bytes_of(path)
+        try:
+            value = _parse(lines.data, name)
+            if isinstance(value, (dict, list)):
+                return _Run(value if isinstance(value, dict) else {"records": value})
             what = f"expected an object or a list, got {_shown(value)}"
             raise SnowlCompatError(what, name)
-    except SnowlCompatError:
-        line, _, rest = data.partition(b"\n")
-        if not rest.strip() or not isinstance(next(_objects(line, "")), dict):
-            raise
-    lines = _Lines(path, (), data)
+        except SnowlCompatError:
+            several = lines.data.strip().count(b"\n")
+            if not several or not isinstance(next(iter(lines)), dict):
+                raise
     first = next((line for line in lines if isinstance(line, dict)), {})
     if _is_whole(first):
         raise SnowlCompatError("expected one run, got a payload on each line", name)
-    run = _Run({"events" if _has(first, *_EVENT[:2]) else "records": lines})
+    run = _Run({"events" if _has(first, _EVENT[:2]) else "records": lines})
     run.bare = True
     return run
 
@@ -980,18 +939,16 @@ def _folder_run(path: str) -> _Run:
     if not _is_run(path):
         raise SnowlCompatError(f"expected one of {', '.join(_FILES)}", _readable(path))
     manifest_at, steps_at, events_at = (os.path.join(path, name) for name in _FILES)
-    try:
-        has_one = os.path.isfile(manifest_at)
-        data = (_bytes_of(manifest_at) or b"\0") if has_one else b""
-        found = [*_objects(data + b"\n", "manifest.json")]
-    except SnowlCompatError as error:
-        found = [Issue("manifest.json", error.message)]
+    found: list[Any] = []
+    if os.path.isfile(manifest_at):
+        found = [*_objects(_bytes_of(manifest_at) + b"\n", "manifest.json")]
     manifest = next((item for item in found if isinstance(item, dict)), {})
+    told = [item for item in found if isinstance(item, Issue)]
     summary = _peek(manifest, "summary")
     run = _Run(summary if isinstance(summary, dict) else {})
     own, tools = manifest.get("engine_config"), _peek(summary, "run_meta.tools")
     run.update(
-        records=_Lines(steps_at, [item for item in found if isinstance(item, Issue)]),
+        records=_Lines(steps_at, told),
         events=_Lines(events_at),
         engine_config=own or _facts({**run, **manifest}),
         tool_permissions=manifest.get("tool_permissions") or tools,
@@ -1009,55 +966,18 @@ def _as_run(source: "Any") -> "Any":
     """The object or mapping with a run's attributes that a source stands for."""
     if isinstance(source, str) or _offers(source, "__fspath__"):
         source = read_run(source)
-    if _has(source, *_RUN_KEYS):
+    if _has(source, _RUN_KEYS):
         return source
-    held = [*source.values()] if isinstance(source, Mapping) else []
-    listed = all(_has(item, *_RECORD) for item in held) if held else _is_list(source)
-    if _has(source, *_RECORD) or listed and source != {}:
+    listed = _is_list(source)
+    if isinstance(source, Mapping):
+        held = [*source.values()]
+        listed = bool(held) and all(_has(item, _RECORD) for item in held)
+    if listed or _has(source, _RECORD):
         return {"records": source}
     what = "expected an engine result, step records, a payload or a path"
     is_run = isinstance(source, _Run)
     found, path = ("dict", source.path) if is_run else (_name(source), "")
     raise SnowlCompatError(f"{what}, got {found}", path)
-
-
-def _tools_and_config(reading: _Reading, run: "Any", given: "_Row") -> "Any":
-    """The rows of the tools, None if nothing says any, and the configuration.
-
-    What is given comes first, then the engine, then the run's own; a run's account of
-    itself, its INIT event, speaks where nothing else does.
-    """
-    engine, own = given["engine"], _peek(run, "engine_config")
-    account = _peek(reading.phases.get("INIT"), "payload")
-    told, own_tools = _peek(account, "run_meta.tools"), _peek(run, "tool_permissions")
-    if reading.handoffs and told and _peek(run, "has_config") is False:
-        # After a handoff a manifest tells of the last agent's tools only.
-        own, own_tools = {**own, "tool_count": None}, told
-    own = run if own is None and hasattr(type(run), "export_config") else own
-    found = [_peek(engine, "tool_registry"), _peek(engine, "agent.tool_registry")]
-    found += [_peek(run, "tool_registry"), own_tools, told if own is None else None]
-    found = [x for x in found if _is_list(x) or _has(x, *_SPEC_EXPORTS)]
-    source = _first([given["tool_permissions"], given["tool_registry"], *found])
-    source = reading.exported(source, (None, "tool_permissions"), *_SPEC_EXPORTS)
-    specs = None if source is None else [*reading.tool_rows(source)]
-    config = _first([given["engine_config"], engine, own])
-    return specs, reading.config_row(config, account if own is None else None)
-
-
-def _run_row(reading: _Reading, run: object, agent: str) -> "_Row":
-    """What the run says of itself; nothing in it is guessed."""
-    ends = [_peek(reading.phases.get(phase), "payload") for phase in ("END", "INIT")]
-    places = [run, *(_peek(run, path) for path in _SAID_IN), *ends]
-    values: _Row = {}
-    for name in _RUN:
-        names = (name, _OTHER_NAMES.get(name, name))
-        found = (_peek(place, key) for place in places for key in names)
-        values[name] = next((value for value in found if value is not None), None)
-    if reading.events or "END" in reading.phases:
-        values["partial"] = "END" not in reading.phases
-    if _peek(run, "run") is None:
-        values["source"] = getattr(run, "path", "") or None
-    return reading.row(_RUN, {**values, "agent_name": agent or None}, (None, "run"))
 
 
 def _is_whole(value: object) -> bool:
@@ -1066,51 +986,41 @@ def _is_whole(value: object) -> bool:
 
 def _text(source: object, extended: bool, reading: _Reading, **given: object) -> str:
     """The payload as text: json.loads of it is a copy that shares nothing."""
-    run, engine, again = _as_run(source), given["engine"], False
-    if all(value is None for value in given.values()) and _is_whole(run):
-        again = not validate_payload({**run})
-    if again:
-        reading = _Reading()  # A payload reproduces itself: there is nothing to tell.
-    reading.issues = [] if reading.issues is None else reading.issues
+    run, engine = _as_run(source), given["engine"]
+    again = _is_whole(run) and all(value is None for value in given.values())
+    if again and not validate_payload({**run}):  # It reproduces itself.
+        made = {name: run[name] for name in _SECTIONS}
+        if extended:
+            made["schema_version"] = run.get("schema_version", SCHEMA_VERSION)
+            agent = run["engine_config"]["agent_name"]
+            made["run"] = run.get("run") or reading.run_row(run, agent)
+        return dumps(made)
     first = len(reading.issues)
-    names = _Reading().config_row(engine)["critic_names"] if engine is not None else []
+    critics = _Reading().config_row(engine)["critic_names"]
     read, own = reading.read, reading.get
-    reading.events = known = read(given["events"], (None, "events"))
+    reading.events = known = read(given["events"], "events")
     if not known:
-        known = read(own(run, "handoff_traces"), (None, "handoff_traces"))
-        reading.events = read(own(run, "events"), (None, "events"), rows=not known)
-    found = reading.critic_rows(run, not (known or reading.events), names)
-    critics: list[str] = []  # Of many rows each; no copy of all is made before the end.
-    while chunk := [*islice(found, 32)]:
-        critics += [", ", reading.json(chunk)[1:-1]]
+        known = read(own(run, "handoff_traces"), "handoff_traces")
+        reading.events = read(own(run, "events"), "events", rows=not known)
+    found = reading.critic_rows(run, not (known or reading.events), critics)
+    verdicts: list[str] = []  # Of a few rows each: no copy of all is made.
+    while chunk := [*islice(found, 8)]:
+        verdicts += [", ", reading.json(chunk)]
     if getattr(run, "bare", False) is True and not reading.steps + reading.events:
         what = "expected steps, events or a manifest, got nothing that can be read"
         raise SnowlCompatError(what, getattr(run, "path", ""))
-    specs, config = _tools_and_config(reading, run, given)
-    if config["tool_count"] is None and specs is not None and not again:
-        config["tool_count"] = len(specs)
-    said, count_of = reading.get(run, "step_count"), {"n": ("_Count", None, None)}
-    steps = _Reading().row(count_of, {"n": said}, None)["n"]
-    if steps is None and not _absent(said):
-        but = f"; counted {reading.steps}"
-        reading.wrong((None, "step_count"), "an integer >= 0", said, but)
-    texts = {
-        "engine_config": [reading.json([(config, (None, "engine_config"))])[1:-1]],
-        "tool_permissions": [reading.json(specs or [])],
-        "critic_traces": ["[", *critics[1:], "]"],
-        "handoff_traces": [reading.json(reading.handoffs)],
-        "step_count": [_encode(reading.steps if steps is None else steps)],
-    }
+    specs, config = reading.tools_and_config(run, given)
+    steps = reading.row(_STEPS, run, "")["step_count"]
+    parts = ['{"engine_config": ', reading.json([(config, "engine_config")])]
+    parts += [', "tool_permissions": [', reading.json(specs)]
+    parts += ['], "critic_traces": [', *verdicts[1:]]
+    parts += ['], "handoff_traces": [', reading.json(reading.handoffs)]
+    parts += ['], "step_count": ', _encode(reading.steps if steps is None else steps)]
     if extended:
-        version = _peek(run, "schema_version") if again else None
-        texts["schema_version"] = [_encode(version or SCHEMA_VERSION)]
-        row = _run_row(reading, run, config["agent_name"])
-        row = reading.convert(row, (None, "run"), 0)
-        told = [] if again else reading.issues[first:]
-        row["issues"] = [*row["issues"], *(issue._asdict() for issue in told)]
-        texts["run"] = [_encode(row)]
-    parts = [part for name in texts for part in (f', "{name}": ', *texts[name])]
-    return str(reading.done("".join(["{", parts[0][2:], *parts[1:], "}"])))
+        row = reading.convert(reading.run_row(run, config["agent_name"]), "run", 0)
+        row["issues"] += [issue._asdict() for issue in reading.issues[first:]]
+        parts += [f', "schema_version": "{SCHEMA_VERSION}", "run": ', _encode(row)]
+    return str(reading.done("".join([*parts, "}"])))
 
 
 def build_payload(
@@ -1143,36 +1053,29 @@ def build_payload(
     return json.loads(text)  # type: ignore[no-any-return]
 
 
-def engine_config(
-    source: object, *, strict: bool = False, issues: "list[Issue] | None" = None
-) -> "EngineConfigRow":
-    """Return the 14 fields of an engine, an ``EngineConfig`` or a mapping."""
-    run = build_payload([], engine_config=source, strict=strict, issues=issues)
-    return run["engine_config"]
+def engine_config(source: object, **options: "Any") -> "EngineConfigRow":
+    """Return the 14 fields of an engine, an ``EngineConfig`` or a mapping.
+
+    This and the next three take ``strict`` and ``issues`` as ``build_payload`` does.
+    """
+    return build_payload([], engine_config=source, **options)["engine_config"]
 
 
-def tool_permissions(
-    source: object, *, strict: bool = False, issues: "list[Issue] | None" = None
-) -> "list[ToolPermissionRow]":
+def tool_permissions(source: object, **options: "Any") -> "list[ToolPermissionRow]":
     """Return a row of 7 fields for each tool of a registry or list of specs."""
-    run = build_payload([], tool_permissions=source, strict=strict, issues=issues)
-    return run["tool_permissions"]
+    return build_payload([], tool_permissions=source, **options)["tool_permissions"]
 
 
-def critic_traces(
-    records: object, *, strict: bool = False, issues: "list[Issue] | None" = None
-) -> "list[CriticRow]":
+def critic_traces(records: object, **options: "Any") -> "list[CriticRow]":
     """Return a row of 8 fields for each critic output of step records or of a run."""
-    run = records if _has(records, *_RUN_KEYS) else {"records": records}
-    return build_payload(run, strict=strict, issues=issues)["critic_traces"]
+    run = records if _has(records, _RUN_KEYS) else {"records": records}
+    return build_payload(run, **options)["critic_traces"]
 
 
-def handoff_traces(
-    events: object, *, strict: bool = False, issues: "list[Issue] | None" = None
-) -> "list[HandoffRow]":
+def handoff_traces(events: object, **options: "Any") -> "list[HandoffRow]":
     """Return a row of 5 fields for each HANDOFF_START of events or of a run."""
-    run = events if _has(events, *_RUN_KEYS) else {"events": events}
-    return build_payload(run, strict=strict, issues=issues)["handoff_traces"]
+    run = events if _has(events, _RUN_KEYS) else {"events": events}
+    return build_payload(run, **options)["handoff_traces"]
 
 
 # -- JSON text, and back --------------------------------------------------------------
@@ -1188,7 +1091,7 @@ def to_json_value(
     the first is raised as ``SnowlCompatError``.
     """
     reading = _Reading(issues, strict)
-    return reading.done(reading.convert(value, (None, "value")))
+    return reading.done(reading.convert(value, "value"))
 
 
 def dumps(payload: object, *, indent: "int | None" = None) -> str:
@@ -1199,11 +1102,8 @@ def dumps(payload: object, *, indent: "int | None" = None) -> str:
     each level, None for one line.
     """
     # Levels are counted from the fields of a payload's rows.
-    level, is_json = -2 if _is_whole(payload) else 1, type(payload) in (dict, list)
-    text = _strict_text(payload, level) if is_json else None
-    if text is None:
-        text = _encode(_Reading().convert(payload, None, level))
-    return _indented(text, indent)
+    level = -2 if _is_whole(payload) else 1
+    return _indented(_Reading().json([(payload, "")], level), indent)
 
 
 def _indented(text: str, indent: "int | None") -> str:
@@ -1254,57 +1154,46 @@ def validate_payload(payload: object) -> "list[Issue]":
 
     The empty list means valid: every value is then one that strict JSON can hold.
     """
-    issues: list[Issue] = []
-    _validate(payload, PAYLOAD_SCHEMA, None, _Reading(issues))
-    return issues
+    reading = _Reading()
+    _validate(payload, PAYLOAD_SCHEMA, "", reading)
+    return reading.issues
 
 
-_TYPES: "_Row" = {
-    "object": (dict, "an object"),
-    "array": (list, "an array"),
-    "string": (str, "text"),
-    "number": ((int, float), "a number"),
-    "integer": (int, "an integer"),
-    "boolean": (bool, "true or false"),
-    "null": (type(None), "null"),
-}
+_TYPES: "_Row" = {"object": dict, "array": list, "string": str, "null": type(None)}
+_TYPES.update(number=(int, float), integer=int, boolean=bool)
 
 
-def _is_a(value: object, kind: str) -> bool:
-    if type(value) is float and kind == "integer":
-        return value.is_integer()
-    odd = type(value) is bool and kind != "boolean"
-    return isinstance(value, _TYPES[kind][0]) and not odd
-
-
-def _validate(value: "Any", schema: "_Row", place: "_Place", reading: _Reading) -> None:
+def _validate(value: "Any", schema: "_Row", place: str, reading: _Reading) -> None:
     """Interpret the part of JSON Schema that ``PAYLOAD_SCHEMA`` uses."""
     kinds = schema.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else kinds
-    if kinds and not any(_is_a(value, kind) for kind in kinds):
-        reading.wrong(place, " or ".join(_TYPES[kind][1] for kind in kinds), value)
+    fits = any(isinstance(value, _TYPES[kind]) for kind in kinds)
+    if _name(value) == "bool":
+        fits = "boolean" in kinds
+    elif _name(value) == "float":
+        fits = "number" in kinds or "integer" in kinds and not value % 1
+    if kinds and not fits:
+        reading.wrong(place, " or ".join(kinds), value)
     elif "properties" in schema and value is not None:
         for name in schema["required"]:
             if name not in value:
-                reading.tell((place, name), "missing")
+                reading.tell(_at(place, name), "missing")
         for name, item in value.items():
             inner = schema["properties"].get(name, schema["additionalProperties"])
             if not isinstance(name, str):
                 reading.wrong(place, "text keys", name)
             elif inner is False:
-                reading.tell((place, name), "unexpected key")
+                reading.tell(_at(place, name), "unexpected key")
             else:
-                _validate(item, inner, (place, name), reading)
+                _validate(item, inner, _at(place, name), reading)
     elif "items" in schema:
         for index, item in enumerate(value or ()):
-            _validate(item, schema["items"], (place, index), reading)
+            _validate(item, schema["items"], f"{place}[{index}]", reading)
     elif "minimum" in schema and value < schema["minimum"]:
         reading.wrong(place, f"at least {schema['minimum']}", value)
     else:
-        found = len(reading.issues or ())
-        if reading.convert(value, place) != value and found == len(
-            reading.issues or ()
-        ):
+        found = len(reading.issues)
+        if reading.convert(value, place) != value and found == len(reading.issues):
             reading.wrong(place, "JSON", value)
 
 
@@ -1320,6 +1209,7 @@ def _arguments(argv: "list[str] | None") -> "Any":
         epilog="Exit codes: 0 fine, 1 a problem in the data, 2 wrong usage.",
     )
     parser.add_argument("--version", action="version", version=__version__)
+    parser.set_defaults(output="-")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     export = commands.add_parser("export", help="write the payload of a run")
     what = "a trace folder, a JSON or JSON Lines file, a folder of runs, or - (stdin)"
@@ -1341,44 +1231,35 @@ def _arguments(argv: "list[str] | None") -> "Any":
             args.runs += inner or [path]
         args.many = args.runs != given or len(given) > 1
         if args.indent is not None and (args.many or args.indent < 0):
-            what = "--indent is a number >= 0, for one run: several are JSON Lines"
-            parser.error(what)
+            parser.error("--indent is a number >= 0, and for one run only")
     return args
-
-
-def _write(stream: "Any", text: str) -> None:
-    """Write UTF-8 to a standard stream, whatever the locale says."""
-    if stream is None:
-        raise SnowlCompatError("cannot be written: it is closed", "standard output")
-    stream.flush()
-    stream.buffer.write(text.encode("utf-8", "backslashreplace"))
-    stream.flush()
 
 
 def _tell(*parts: str) -> int:
     """Write one line about a problem to standard error; return exit code 1."""
     text = ": ".join(part for part in parts if part)
-    line = "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
     if sys.stderr is not None:
-        _write(sys.stderr, f"{line}\n")
+        line = "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+        print(line, file=sys.stderr)
     return 1
 
 
-def _export(args: "Any", put: "Callable[[str], object]") -> int:
-    """Give each run's text to ``put``; of several, a bad one is told and left out."""
+def _export(args: "Any", file: "Any") -> int:
+    """Write each run's text to a file; of several, a bad one is told and left out."""
     code = 0
     for number, path in enumerate(args.runs, 1):
         issues: list[Issue] = []
         if args.many and sys.stderr is not None and sys.stderr.isatty():
-            _write(sys.stderr, f"\r{number} of {len(args.runs)}\r")
+            progress = f"\r{number} of {len(args.runs)}\r"
+            print(progress, end="", file=sys.stderr, flush=True)
         options = {"strict": args.strict, "issues": issues, "indent": args.indent}
         try:
             extended = args.extended or args.many
-            put(f"{export_json(read_run(path), extended=extended, **options)}\n")
+            file.write(f"{export_json(read_run(path), extended=extended, **options)}\n")
         except SnowlCompatError as error:
             name = _readable(path)
             code = _tell(name, error.path.removeprefix(name), error.message)
-        for issue in [] if args.strict else issues:  # The first was raised.
+        for issue in () if args.strict else issues:  # The first was raised.
             _tell(_readable(path) if args.many else "", *issue)
     return code
 
@@ -1389,19 +1270,13 @@ def _export_into(path: str, args: "Any") -> int:
     is_file = os.path.isfile(path) or not os.path.exists(path)
     beside = f"{final}.{os.getpid()}.tmp" if is_file else path
     try:
-        with open(beside, "wb") as file:
-            code = _export(args, lambda text: file.write(text.encode("utf-8")))
-            written = file.tell() if is_file else 0
-        if written:
+        with open(beside, "w", encoding="utf-8", newline="\n") as file:
+            code = _export(args, file)
+        if is_file and os.path.getsize(beside):
             if os.path.exists(final):
                 os.chmod(beside, os.stat(final).st_mode & 0o7777)
             os.replace(beside, final)
         return code
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        what = f"cannot be written: {error.strerror}"
-        raise SnowlCompatError(what, _readable(path)) from None
     finally:
         if is_file and os.path.exists(beside):
             os.unlink(beside)
@@ -1409,14 +1284,12 @@ def _export_into(path: str, args: "Any") -> int:
 
 def _check_file(path: str) -> int:
     """Tell the problems of the payload in a file, or of those on its lines."""
-    code, data = 0, _bytes_of(path)
-    texts = [(path, data)]
-    if path.endswith(".jsonl"):
-        lines = enumerate(data.split(b"\n"), 1)
-        texts = [(f"{path}:{number}", line) for number, line in lines if line.strip()]
-    for place, text in texts:
+    data, code = _bytes_of(path), 0
+    lines = data.split(b"\n") if path.endswith(".jsonl") else [data]
+    for number, line in enumerate(lines, 1):
+        place = path if len(lines) == 1 else f"{path}:{number}"
         try:
-            for issue in validate_payload(_parse(text)):
+            for issue in validate_payload(_parse(line)) if line.strip() else ():
                 code = _tell(place, *issue)
         except SnowlCompatError as error:
             code = _tell(place, error.message)
@@ -1425,25 +1298,37 @@ def _check_file(path: str) -> int:
 
 def main(argv: "list[str] | None" = None) -> int:
     """Run the command line and return its exit code."""
+    utf8: Any = {"encoding": "utf-8", "errors": "backslashreplace", "newline": "\n"}
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(**utf8)  # Whatever the locale says.
+    args = None
     try:
         args = _arguments(argv)
         if args.command == "check":
             return max([_check_file(path) for path in args.files])
-        if args.command == "export" and args.output != "-":
+        if args.output != "-":
             return _export_into(args.output, args)
+        if sys.stdout is None:
+            return _tell("standard output", "cannot be written: it is closed")
+        code = 0
         if args.command == "export":
-            return _export(args, lambda text: _write(sys.stdout, text))
-        _write(sys.stdout, f"{json.dumps(PAYLOAD_SCHEMA, indent=2)}\n")
+            code = _export(args, sys.stdout)
+        else:
+            print(json.dumps(PAYLOAD_SCHEMA, indent=2))
+        sys.stdout.flush()
+        return code
     except SnowlCompatError as error:
         return _tell(str(error))
     except BrokenPipeError:
         # Whoever read us has enough; the interpreter's last flush goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
     except OSError as error:
-        return _tell(str(error.filename or ""), error.strerror or str(error))
+        name = args.output if args else ""
+        return _tell(name, f"cannot be written: {error.strerror}")
     except KeyboardInterrupt:
         return 130
-    return 0
 
 
 if __name__ == "__main__":

@@ -260,12 +260,12 @@ def test_check_tells_one_line_for_each_problem(good, tmp_path):
     lines.write_bytes(payload_text(good) + b"\n[]\n{\n" + json.dumps(payload).encode())
     cut.write_bytes(payload_text(good)[:-9])
     two = [
-        "critic_traces[0].action: expected text, got None",
-        "critic_traces[0].score: expected a number or null, got 'high'",
+        "critic_traces[0].action: expected string, got None",
+        "critic_traces[0].score: expected number or null, got 'high'",
     ]
     code, out, error = run("check", path, lines, cut, tmp_path / "none")
     assert (code, out) == (1, b"")
-    assert error[:3] == [*(f"{path}: {text}" for text in two), f"{lines}:3: expected an object, got list"]
+    assert error[:3] == [*(f"{path}: {text}" for text in two), f"{lines}:3: expected object, got list"]
     assert error[3].startswith(f"{lines}:4: expected JSON: ")
     assert error[4:6] == [f"{lines}:5: {text}" for text in two]
     assert error[6].startswith(f"{cut}: expected JSON: ")
@@ -312,7 +312,7 @@ def test_a_problem_is_one_line_whatever_is_in_it(tmp_path):
     code, _, error = run("export", path)
     assert code == 0
     assert error == [
-        "records: expected a list, got '\\u2028'",
+        "records[0]: expected a record, got '\\u2028'; skipped",
         "critic_traces[0].score: expected a finite number, got '1\\n\\x1b[31m2'",
     ]
 

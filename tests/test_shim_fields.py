@@ -432,7 +432,7 @@ NO_FLAGS = {"filesystem_read": False, "filesystem_write": False, "network": Fals
     ("flags that are none", {"network": "maybe", "gpu": None}, {**NO_FLAGS, "gpu": False},
      [(".network", bad("true or false", "'maybe'"))]),
     ("a list", ["network"], NO_FLAGS, bad("an object of flags", "list")),
-    ("an object without any", object(), NO_FLAGS, bad("an object of flags", "object")),
+    ("an object without any", object(), NO_FLAGS, bad("JSON", "object")),
 )
 def test_permissions(value, right, told):
     check("spec", "permissions", value, right, told)

@@ -102,16 +102,16 @@ def test_what_json_can_hold_is_valid():
     [
         ("", "expected JSON: Expecting value: line 1 column 1 (char 0)"),
         ("{", None),
-        ("NaN", "expected an object, got nan"),
+        ("NaN", "expected object, got nan"),
         ('{"a": Infinity}', "missing"),
-        (b"[-Infinity]", "expected an object, got list"),
+        (b"[-Infinity]", "expected object, got list"),
         (b'"\xff"', None),
         ("[" * 100_000, "expected JSON, got too many levels"),
         ('{"step_count": ' + "1" * 5000 + "}", None),
         (json.dumps(edited((["critic_traces", 0, "details"], {"a": float("nan")}))), "expected a finite number, got nan"),
-        ("[]", "expected an object, got list"),
-        (None, "expected an object, got None"),
-        (3, "expected an object, got 3"),
+        ("[]", "expected object, got list"),
+        (None, "expected object, got None"),
+        (3, "expected object, got 3"),
     ],
 )
 def test_reading_back_is_strict(text, message):

@@ -116,12 +116,10 @@ def tell(
     if payload["engine_config"]["budget_max_steps"] is None:
         payload["engine_config"]["budget_max_steps"] = config.max_steps
     answer, stop = run["final_result"], _stop(run)
-    failure: Row = {}
+    failure = _failure(source, run["stop_reason"], seen) if stop is SnowlStop.ERROR else {}
     if cause is not None:
         failure = _raised(cause)
-    elif stop is SnowlStop.ERROR:
-        failure = _failure(source, run["stop_reason"], seen)
-    elif config.strict and issues:
+    elif not failure and config.strict and issues:
         failure = {"message": f"{issues[0].path}: {issues[0].message}"}
     first = {"event": config.event_name, "schema_version": version, "payload": payload}
     events = [{**first, "issues": [issue._asdict() for issue in issues]}]

@@ -176,9 +176,7 @@ def read_step(record: Any, index: int) -> tuple[Row, list[Any], list[Any], list[
     }
     actions = []
     for action in _rows(found["actions"]) or _rows(decision.get("actions")):
-        args = action.get("args") or {}
-        args = args if isinstance(args, dict) else {"value": args}
-        payload = {"tool_name": action.get("name"), "arguments": args}
+        payload = {"tool_name": action.get("name"), "arguments": _as(dict, action.get("args"))}
         payload |= {"tool_call_id": action["action_id"]} if action.get("action_id") else {}
         actions.append(SimpleNamespace(action_type="tool_call", payload=payload))
     observations = []
@@ -221,11 +219,8 @@ def _usage(source: Any, total: int) -> dict[str, int]:
     names = ("prompt_tokens_total", "completion_tokens_total")
     told = (to_json_value(peek(metrics, name)) for name in names)
     used, made = (int(n) if type(n) in (int, float) and n >= 0 else 0 for n in told)
-    return {
-        "input_tokens": used,
-        "output_tokens": made,
-        "total_tokens": max(total, 0) or used + made,
-    }
+    total = max(total, 0) or used + made
+    return {"input_tokens": used, "output_tokens": made, "total_tokens": total}
 
 
 def _failure(source: Any, reason: str | None, seen: Error) -> Row:

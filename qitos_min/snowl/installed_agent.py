@@ -93,14 +93,11 @@ class InstalledAgent:
 
     async def _hook(self, name: str, *args: Any) -> None:
         hook = peek(self._hooks, name)
-        if hook is None:
-            return
-        made, error = attempt(hook, *args)
-        if inspect.isawaitable(made):
-            # Gathered, so that only a real cancellation passes as one.
-            (made,) = await asyncio.gather(made, return_exceptions=True)
-            error = made if isinstance(made, BaseException) else None
-        if error is not None:
+        try:
+            made = None if hook is None else hook(*args)
+            if inspect.isawaitable(made):
+                await made
+        except Exception as error:
             raise SnowlCompatError(f"hook {name} raised {described(error)}") from error
 
     async def _set_up(self, context: Any) -> None:

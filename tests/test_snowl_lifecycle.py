@@ -9,7 +9,6 @@ import pytest
 from snowl_doubles import STEP, Agent, Context, State, fail, play, result, strict, user, wrap
 
 from qitos_min.snowl import InstalledAgent
-from snowl_compat import SnowlCompatError
 
 # Threads, turns and cancellation
 
@@ -208,8 +207,8 @@ def test_steps_are_told_while_the_run_goes_on():
 class Hooks:
     """Notes every call; what ``bad`` names raises, ``soft`` makes them async."""
 
-    def __init__(self, bad=(), error=ValueError("no")):
-        self.bad, self.error, self.calls = list(bad), error, []
+    def __init__(self, bad=()):
+        self.bad, self.calls = list(bad), []
 
     def __getattribute__(self, name):
         if name not in ("setup", "teardown") and not name.startswith("on_"):
@@ -221,7 +220,7 @@ class Hooks:
     def note(self, name, *args):
         self.calls.append((name, *args))
         if name in self.bad:
-            raise self.error
+            raise ValueError("no")
 
     def names(self):
         return [call[0] for call in self.calls]
@@ -266,31 +265,19 @@ def test_a_failed_trial_is_told_to_its_hook(kind):
     assert (task, str(error), message) == ("the task", "ValueError: boom", "ValueError: boom")
 
 
-BAD_HOOKS = [
-    ("setup", result(), ["setup"], ""),
-    ("on_trial_start", result(), ["setup", "on_trial_start", "on_trial_error"], ""),
-    ("on_trial_end", result(), ["setup", "on_trial_start", "on_trial_end"], ""),
-    (
-        "on_trial_error",
-        ValueError("boom"),
-        ["setup", "on_trial_start", "on_trial_error"],
-        "; the trial had failed: ValueError: boom",
-    ),
-]
+BAD_HOOKS = {"setup": result(), "on_trial_start": result(), "on_trial_end": result()}
+BAD_HOOKS["on_trial_error"] = ValueError("boom")
 
 
 @BOTH
-@pytest.mark.parametrize(
-    "error, text",
-    [(ValueError("no"), "ValueError: no"), (asyncio.CancelledError(), "CancelledError")],
-    ids=["error", "cancelled"],
-)
-@pytest.mark.parametrize("bad, outcome, names, more", BAD_HOOKS, ids=lambda v: str(v)[:14])
-def test_a_hook_that_raises_fails_its_trial_by_name(kind, error, text, bad, outcome, names, more):
-    hooks = kind([bad], error)
-    message, _ = fail(installed(hooks, outcome))
-    assert message == f"hook {bad} raised {text}{more}"
-    assert hooks.names() == names
+@pytest.mark.parametrize("bad", BAD_HOOKS)
+def test_a_hook_that_raises_fails_its_trial_by_name(kind, bad):
+    hooks = kind([bad])
+    message, _ = fail(installed(hooks, BAD_HOOKS[bad]))
+    assert message == f"hook {bad} raised ValueError: no"
+    names = hooks.names()
+    assert names[-1] == ("on_trial_error" if bad == "on_trial_start" else bad)
+    assert names.count(bad) == 1
 
 
 def test_a_hook_cannot_break_what_snowl_writes():
@@ -301,16 +288,10 @@ def test_a_hook_cannot_break_what_snowl_writes():
     assert strict(state)["output"]["trace_events"][0]["payload"]["step_count"] == 0
 
 
-def test_hooks_may_be_a_mapping_and_unknown_ones_are_an_error():
+def test_hooks_may_be_a_mapping():
     calls = []
     play(installed({"setup": calls.append}, result()))
     assert len(calls) == 1
-    with pytest.raises(SnowlCompatError) as caught:
-        installed({"on_start": calls.append})
-    assert caught.value.message == (
-        "unknown hook 'on_start', expected one of setup, on_trial_start, "
-        "on_trial_end, on_trial_error, teardown"
-    )
 
 
 class SlowSetup(AsyncHooks):

@@ -54,7 +54,7 @@ def critic(step_id, **fields):
 def test_an_empty_run_is_a_short_page(page):
     titles = ("Configuration", "Tools", "Critics", "Handoffs", "Issues")
     empty = [line for title in titles for line in ("", title, "  none")]
-    assert page([]) == ["Run", "  steps           0", *empty]
+    assert page([]) == ["Run", "  issues  0", "  steps   0", *empty]
 
 
 def test_a_whole_run(page):
@@ -94,54 +94,62 @@ def test_a_whole_run(page):
     ]
     assert page(source, engine_config=config, tool_permissions=tools) == [
         "Run",
-        "  run             run_1",
-        "  agent           planner",
-        "  model           m-1",
-        "  steps           3",
-        "  complete        no: there is no END event",
-        '  result          {"answer": "北京"}',
-        "  seconds         1.23",
-        "  tokens          700",
-        "  tool calls      2 search, 1 read",
+        "  run id              run_1",
+        "  agent name          planner",
+        '  final result        {"answer": "北京"}',
+        "  runtime seconds     1.23",
+        "  total tokens        700",
+        "  tool calls by name  {\"search\": 2, \"read\": 1}",
+        "  partial             yes",
+        "  issues              1",
+        "  model               m-1",
+        "  steps               3",
+        "  last score          1.00",
         "",
         "Configuration",
-        "  budget          12 steps, 1.5 seconds",
-        "  critics         style, facts",
-        "  attached        shared memory, env",
-        "  delegated       2",
+        "  agent name                  planner",
+        "  model id                    m-1",
+        "  budget max steps            12",
+        "  budget max runtime seconds  1.50",
+        "  critic names                style, facts",
+        "  delegate depth              2",
+        "  has shared memory           yes",
+        "  has env                     yes",
+        "  tool count                  2",
         "",
         "Tools",
-        "  tool    may use                   notes",
-        "  search  filesystem read, network  asks first",
-        "  read                              read only, parallel, needs file",
+        "  name    may use                   notes",
+        "  search  filesystem read, network  needs approval",
+        "  read                              read only, concurrency safe, needs file",
         "",
         "Critics",
-        "  step  critic  action    score  reason",
-        "     9  style   retry      0.20  too long",
-        "    10  style   continue   none  line one",
-        "    11  style   continue   1.00",
+        "  step id  critic name  action    score  reason",
+        "        9  style        retry      0.20  too long",
+        "       10  style        continue   none  line one",
+        "       11  style        continue   1.00",
         "",
         "Handoffs",
-        "  step  from     to      context  messages",
-        "    10  planner  writer  FULL           12",
+        "  step id  from agent  to agent  context strategy  messages passed",
+        "       10  planner     writer    FULL                           12",
         "",
         "Issues",
-        "  records[1].critic_outputs[0].score: expected a finite number, got None",
+        "  path                                message",
+        "  records[1].critic_outputs[0].score  expected a finite number, got None",
     ]
 
 
 @pytest.mark.parametrize("text", ["word " * 60, "长" * 200, "长 " * 90, "x" * 250, "é" * 150, "👍" * 99])
 def test_long_text_goes_on_in_the_next_line(page, text):
-    lines = part(page({"records": [], "final_result": text}), "Run")[1:]
-    assert lines[0].startswith("  result          ")
-    assert all(line.startswith(" " * 18) for line in lines[1:])
-    assert "".join(line[18:] for line in lines).replace(" ", "") == text.replace(" ", "")
+    lines = part(page({"records": [], "final_result": text}), "Run")[:-2]
+    assert lines[0].startswith("  final result  ")
+    assert all(line.startswith(" " * 16) for line in lines[1:])
+    assert "".join(line[16:] for line in lines).replace(" ", "") == text.replace(" ", "")
     assert len(lines) <= columns(text) // 62 + 3
 
 
 def test_of_very_long_text_it_is_said_what_is_left_out(page):
     lines = part(page({"records": [], "final_result": "x" * 1_000_000}), "Run")
-    assert len(lines) == 18 and lines[-1].endswith(" ... and 999,000 more characters")
+    assert len(lines) == 19 and " ".join("".join(lines[:-2]).split()).endswith(" ... and 999,000 more characters")
 
 
 LONG = {
@@ -179,7 +187,7 @@ def test_the_pages_own_words_are_ascii(page):
 @pytest.mark.parametrize("score, shown", [(0.125, "0.12"), (7, "7.00"), (-0.2, "-0.20"), (1e9, "1e+09"), (None, "none")])
 def test_scores_have_two_decimals(page, score, shown):
     (_, line) = part(page([critic(0, score=score)]), "Critics")
-    assert line == f"     0  style   continue{shown:>7}"
+    assert line == f"        0  style        continue{shown:>7}"
 
 
 def test_long_tables_say_how_much_is_left(page):
@@ -221,12 +229,12 @@ LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONI
 def test_a_folder_is_shown_as_utf8_whatever_the_locale(kept):
     code, out, error = command("show", kept, env={**os.environ, **LOCALE})
     assert (code, error) == (0, b"")
-    assert "  style   continue   1.00  好" in out.decode("utf-8")
+    assert "  style        continue   1.00  好" in out.decode("utf-8")
 
 
 def test_a_run_on_standard_input_is_shown():
     code, out, error = command("show", "-", input=json.dumps([critic(7)]).encode())
-    assert (code, error) == (0, b"") and b"     7  style" in out
+    assert (code, error) == (0, b"") and b"        7  style" in out
 
 
 BAD = [
@@ -315,7 +323,7 @@ def test_a_failure_has_its_traceback(tmp_path, capsys):
     path.write_text(json.dumps({"records": [], "failure": failure}), encoding="utf-8")
     assert main(["show", str(path)]) == 0
     text = capsys.readouterr().out
-    assert "  failure         ValueError: no idea (DECIDE, step 2)\n    Traceback:\n      File x\n" in text
+    assert "  ValueError: no idea (DECIDE, step 2)\n    Traceback:\n      File x\n" in text
 
 
 def test_long_cells_of_a_table_wrap(page):

@@ -6,17 +6,15 @@ hold loses them all; so everything is converted before it reaches the state.
 
 from __future__ import annotations
 
-import json
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from itertools import islice
+from itertools import zip_longest
 from types import SimpleNamespace
 from typing import Any
 
-from snowl_compat import SCHEMA_VERSION, Issue, SnowlCompatError, build_payload
-from snowl_compat import critic_traces, dumps, to_json_value
+from snowl_compat import Issue, SnowlCompatError, build_payload, critic_traces, dumps, to_json_value
 
 Row = dict[str, Any]
 Error = BaseException | None
@@ -24,6 +22,9 @@ Told = tuple[Row, SnowlCompatError | None]
 EVENT_NAME = "qitos.snowl_payload"
 _FAILURE = ("category", "type", "message", "phase", "step_id", "traceback")
 _MOST_FRAMES = 20
+_RECORD = ("step_id", "agent_id", "decision", "actions", "tool_invocations", "action_results")
+_CALL = ("tool_name", "status", "latency_ms", "error")
+_VERDICT = ("critic_name", "action", "reason", "score")
 
 
 def attempt(call: Callable[..., Any], *args: Any) -> tuple[Any, Error]:
@@ -40,30 +41,6 @@ def peek(source: Any, *names: str) -> Any:
     """Return the first of some keys or attributes that is not None, else None."""
     get = source.get if isinstance(source, Mapping) else lambda name: getattr(source, name, None)
     return next((value for value in map(get, names) if value is not None), None)
-
-
-def peek_text(source: Any, *names: str) -> str:
-    """Return the first of some fields as text; what is no text or number is ``""``."""
-    value = to_json_value(peek(source, *names))
-    if value is None or isinstance(value, (dict, list)):
-        return ""
-    return value if isinstance(value, str) else dumps(value)
-
-
-def _peek_rows(source: Any, name: str) -> list[Any]:
-    value = peek(source, name)
-    return [row for row in value if row is not None] if isinstance(value, (list, tuple)) else []
-
-
-def _peek_whole(source: Any, name: str) -> int | None:
-    """Return the integer that a field's number says exactly, else None."""
-    value = to_json_value(peek(source, name))
-    return int(value) if type(value) in (int, float) and value == int(value) else None
-
-
-def described(error: BaseException) -> str:
-    """Return type and message of an exception."""
-    return ": ".join(filter(None, (type(error).__name__, str(to_json_value(str(error).strip())))))
 
 
 def kind_of(value: Any) -> str:
@@ -83,16 +60,9 @@ class Config:
     strict: bool = False
 
     def __post_init__(self) -> None:
-        steps, name, mapping = self.max_steps, self.event_name, (Mapping, type(None))
-        for field, good, wanted in (
-            ("max_steps", steps is None or (type(steps) is int and steps > 0), "an int >= 1"),
-            ("engine_kwargs", isinstance(self.engine_kwargs, mapping), "a mapping"),
-            ("state_kwargs", isinstance(self.state_kwargs, mapping), "a mapping"),
-            ("event_name", isinstance(name, str) and name.strip(), "a name"),
-        ):
-            if not good:
-                text = f"expected {wanted}, got {kind_of(getattr(self, field))}"
-                raise SnowlCompatError(text, field)
+        steps = self.max_steps
+        if steps is not None and (type(steps) is not int or steps < 1):
+            raise SnowlCompatError(f"expected an int >= 1, got {kind_of(steps)}", "max_steps")
         if steps is not None and "budget" in (self.engine_kwargs or ()):
             raise SnowlCompatError("expected no budget beside max_steps", "engine_kwargs")
 
@@ -113,12 +83,11 @@ _STOPS = {
     SnowlStop.CANCELLED: "cancelled_immediate cancelled_after_step interrupt",
 }
 """Snowl's stop reasons, each with those of QitOS; any other is an error."""
-_STOP_OF = {word: stop for stop, words in _STOPS.items() for word in words.split()}
 
 
 def task_of(state: Any) -> str:
     """Return the text of the last user message, its parts as lines."""
-    asked = [row for row in _peek_rows(state, "messages") if peek(row, "role") == "user"]
+    asked = [row for row in peek(state, "messages") or () if peek(row, "role") == "user"]
     if not asked:
         raise SnowlCompatError("the state has no user message")
     content = peek(asked[-1], "content")
@@ -142,37 +111,44 @@ def tell(
     if peek(result, "records", "events", "step_count", "task_result") is None:
         source = {"step_count": 0, "final_result": result if cause is None else None}
     issues: list[Issue] = []
-    payload: Row = {**build_payload(source, engine=engine, issues=issues)}
+    payload: Row = {**build_payload(source, engine=engine, extended=True, issues=issues)}
+    run, version = payload.pop("run"), payload.pop("schema_version")
     if payload["engine_config"]["budget_max_steps"] is None:
         payload["engine_config"]["budget_max_steps"] = config.max_steps
-    records = _peek_rows(source, "records")
-    # The payload's rows belong to the records in order, and there all have names.
-    rows = iter(payload["critic_traces"])
-    verdicts = [[*islice(rows, len(critic_traces([record])))] for record in records]
-    steps = [step_event(*step) for step in zip(records, range(len(records)), verdicts)]
-    answer, stop, failure = _ending(source, seen)
+    answer, stop = run["final_result"], _stop(run)
+    failure = _failure(source, run["stop_reason"], seen) if stop is SnowlStop.ERROR else {}
     if cause is not None:
         failure = _raised(cause)
-    elif failure is None and config.strict and issues:
+    elif not failure and config.strict and issues:
         failure = {"message": f"{issues[0].path}: {issues[0].message}"}
-    first = {"event": config.event_name, "schema_version": SCHEMA_VERSION, "payload": payload}
-    events = [{**first, "issues": [issue._asdict() for issue in issues]}, *steps]
-    if failure is not None:
-        events.append({"event": "qitos.failure", **dict.fromkeys(_FAILURE), **failure})
-    message = {"role": "assistant", "content": answer or ""}
-    fields = {
+    first = {"event": config.event_name, "schema_version": version, "payload": payload}
+    events = [{**first, "issues": [issue._asdict() for issue in issues]}]
+    content = answer if isinstance(answer, str) else "" if answer is None else dumps(answer)
+    message = {"role": "assistant", "content": content}
+    usage = _usage(source, run["total_tokens"] or 0)
+    fields: Row = {
+        "output": {"message": message, "usage": usage, "trace_events": events},
+        "stop_reason": SnowlStop.ERROR if failure else stop,
         "messages": [] if answer is None else [{**message}],
-        "actions": [call for record in records for call in _actions(record)],
-        "observations": [found for pair in zip(records, steps) for found in _observations(*pair)],
-        "output": {
-            "message": message,
-            "usage": _usage(source),
-            "artifacts": _artifacts(source, records),
-            "trace_events": events,
-        },
-        "stop_reason": stop if failure is None else SnowlStop.ERROR,
+        "actions": [],
+        "observations": [],
     }
-    return fields, None if failure is None else SnowlCompatError(_failure_text(failure))
+    # The payload's rows belong to the records in order, and there all have names.
+    rows = iter(payload["critic_traces"])
+    artifacts: Row = {}
+    for index, record in enumerate(peek(source, "records") or ()):
+        step, actions, observations, refs = read_step(record, index)
+        for verdict, row in zip(step["critics"], rows):
+            verdict["critic_name"] = row["critic_name"]
+        events.append(step)
+        fields["actions"] += actions
+        fields["observations"] += observations
+        artifacts.update((ref["uri"], ref) for ref in refs)
+    fields["output"]["artifacts"] = [*artifacts.values()]
+    if not failure:
+        return fields, None
+    events.append({"event": "qitos.failure", **dict.fromkeys(_FAILURE), **failure})
+    return fields, SnowlCompatError(_failure_text(failure))
 
 
 def fill(state: Any, fields: Row) -> Any:
@@ -183,113 +159,79 @@ def fill(state: Any, fields: Row) -> Any:
     return state
 
 
-def step_event(record: Any, index: int, verdicts: Sequence[Mapping[str, Any]]) -> Row:
-    """Return one step at a glance, for people who follow the trace."""
-    # Its calls say ``tool_name``: rows with ``name`` Snowl's scorers would count a second time.
-    step_id, shown = _peek_whole(record, "step_id"), ("critic_name", "action", "reason", "score")
-    return {
+def read_step(record: Any, index: int) -> tuple[Row, list[Any], list[Any], list[Row]]:
+    """Return a step at a glance, its actions, its observations and its artifacts."""
+    found = {name: to_json_value(peek(record, name)) for name in _RECORD}
+    calls, results = _rows(found["tool_invocations"]), _as(list, found["action_results"])
+    decision = _as(dict, found["decision"])
+    verdicts: Any = critic_traces([record])
+    event = {
         "event": "qitos.step",
-        "step_id": index if step_id is None else step_id,
-        "agent_id": peek_text(record, "agent_id") or None,
-        "mode": peek_text(peek(record, "decision"), "mode") or None,
-        "tool_calls": [_call(call) for call in _peek_rows(record, "tool_invocations")],
-        "critics": [{name: row[name] for name in shown} for row in verdicts],
+        "step_id": found["step_id"] if type(found["step_id"]) is int else index,
+        "agent_id": found["agent_id"],
+        "mode": decision.get("mode"),
+        # Not as ``name``: Snowl's scorers would count the calls a second time.
+        "tool_calls": [{name: call.get(name) for name in _CALL} for call in calls],
+        "critics": [{name: row[name] for name in _VERDICT} for row in verdicts],
     }
-
-
-def _call(call: Any) -> Row:
-    latency, error = to_json_value(peek(call, "latency_ms")), peek_text(call, "error")
-    row = {
-        "tool_name": peek_text(call, "tool_name", "name"),
-        "status": peek_text(call, "status") or None,
-        "latency_ms": latency if type(latency) in (int, float) else None,
-    }
-    return {**row, "error": error} if error else row
-
-
-def _actions(record: Any) -> Iterator[Any]:
-    """The calls that a step decided on, in order."""
-    decided = _peek_rows(record, "actions") or _peek_rows(peek(record, "decision"), "actions")
-    for action in decided:
-        args, call_id = to_json_value(peek(action, "args")), peek_text(action, "action_id")
-        if not isinstance(args, dict):
-            args = {} if args is None else {"value": args}
-        payload = {"tool_name": peek_text(action, "name"), "arguments": args}
-        payload |= {"tool_call_id": call_id} if call_id else {}
-        yield SimpleNamespace(action_type="tool_call", payload=payload)
-
-
-def _observations(record: Any, step: Row) -> Iterator[Any]:
-    """A step's results in order, each under the name of the call it belongs to."""
-    # They follow the invocations: QitOS appends what the environment says, no tool's result.
-    calls, results = step["tool_calls"], [*(peek(record, "action_results") or ())]
-    results += [{"error": call.get("error")} for call in calls[len(results) :]]
-    for index, result in enumerate(results):
-        call = calls[index] if index < len(calls) else {}
-        name = call.get("tool_name")
-        if not isinstance(result, Mapping) and peek(result, "status") is not None:
-            name = peek_text(result, "tool_name", "name") or name
-            error, result = peek_text(result, "error"), peek(result, "output")
-            if error:
-                result = {"error": error, **({} if result is None else {"output": result})}
-        payload = {"result": to_json_value(result)}
-        if name:
-            payload = {"tool_name": name, **payload, "status": call.get("status")}
-        kind = "tool_result" if name else "environment"
-        yield SimpleNamespace(observation_type=kind, payload=payload)
-
-
-def _artifacts(source: Any, records: list[Any]) -> list[Row]:
-    """References to stored bodies, each once, by the store's key and the body's id."""
-    holders, found = [peek(source, "task_result")], {}
-    for record in records:
-        holders += [*_peek_rows(record, "tool_invocations"), *_peek_rows(record, "action_results")]
-    for holder in holders:
-        for ref in (*_peek_rows(holder, "artifact_refs"), *_peek_rows(holder, "artifacts")):
-            names = ("artifact_id", "resolver_key", "media_type")
-            name, store, kind = (peek_text(ref, field) for field in names)
+    actions = []
+    for action in _rows(found["actions"]) or _rows(decision.get("actions")):
+        payload = {"tool_name": action.get("name"), "arguments": _as(dict, action.get("args"))}
+        payload |= {"tool_call_id": action["action_id"]} if action.get("action_id") else {}
+        actions.append(SimpleNamespace(action_type="tool_call", payload=payload))
+    observations = []
+    for call, result in zip_longest(calls, results):
+        # Behind those of the calls QitOS appends what the environment says.
+        payload, kind = {"result": result}, "environment"
+        if call is not None:
+            payload, kind = {"tool_name": call.get("tool_name"), **payload}, "tool_result"
+            payload["status"] = call.get("status")
+        observations.append(SimpleNamespace(observation_type=kind, payload=payload))
+    artifacts = []
+    for holder in (*calls, *results):
+        for ref in _rows(_as(dict, holder).get("artifact_refs")):
+            name, store = ref.get("artifact_id"), ref.get("resolver_key")
             if name and store:
-                uri = f"{store}:{name}"
-                found[uri] = {"name": name, "uri": uri, "media_type": kind or None}
-    return list(found.values())
+                uri, media_type = f"{store}:{name}", ref.get("media_type")
+                artifacts.append({"name": name, "uri": uri, "media_type": media_type})
+    return event, actions, observations, artifacts
 
 
-def _usage(result: Any) -> dict[str, int]:
+def _as(kind: type, value: Any) -> Any:
+    """A value if it is of a type, else an empty one of it."""
+    return value if isinstance(value, kind) else kind()
+
+
+def _rows(value: Any) -> list[Row]:
+    return [_as(dict, row) for row in _as(list, value)]
+
+
+def _stop(run: Row) -> SnowlStop:
+    reason = run["stop_reason"]
+    if reason is None and run["final_result"] is not None:
+        return SnowlStop.COMPLETED
+    return next((s for s, words in _STOPS.items() if reason in words.split()), SnowlStop.ERROR)
+
+
+def _usage(source: Any, total: int) -> dict[str, int]:
     """Token counts as Snowl has them; QitOS may know only the total."""
-    metrics = peek(peek(result, "task_result"), "metrics")
-    names = ("prompt_tokens_total", "completion_tokens_total", "token_usage")
-    told = [_peek_whole(result, "total_tokens"), *(_peek_whole(metrics, name) for name in names)]
-    total, used, made, spent = (max(count or 0, 0) for count in told)
-    total = total or spent or used + made
+    metrics = peek(peek(source, "task_result"), "metrics")
+    names = ("prompt_tokens_total", "completion_tokens_total")
+    told = (to_json_value(peek(metrics, name)) for name in names)
+    used, made = (int(n) if type(n) in (int, float) and n >= 0 else 0 for n in told)
+    total = max(total, 0) or used + made
     return {"input_tokens": used, "output_tokens": made, "total_tokens": total}
 
 
-def _ending(source: Any, seen: Error) -> tuple[str | None, SnowlStop, Row | None]:
-    """The answer, how the run ended, and the failure if it did so with one."""
-    places = (peek(source, "task_result"), peek(source, "state"), source)
-    found = (peek(place, "final_result") for place in places)
-    answer = to_json_value(next((value for value in found if value is not None), None))
-    if not isinstance(answer, (str, type(None))):
-        answer = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
-    reasons = (peek_text(place, "stop_reason") for place in reversed(places))
-    reason = next(filter(None, reasons), "").strip().lower()
-    known = SnowlStop.COMPLETED if not reason and answer is not None else SnowlStop.ERROR
-    stop = _STOP_OF.get(reason, known)
-    return answer, stop, _failure(source, reason, seen) if stop is SnowlStop.ERROR else None
-
-
-def _failure(result: Any, reason: str, seen: Error) -> Row:
+def _failure(source: Any, reason: str | None, seen: Error) -> Row:
     """What a failed run ended with: its own word, else its last failed event."""
-    # QitOS 0.3.0 has no ``failure``, but its hooks are shown the exception.
-    crashed = reason == "unrecoverable_error"
-    told = peek(result, "failure") or (_last_error(result) if crashed else None)
-    failure: Row = {name: text for name in _FAILURE if (text := peek_text(told, name))}
-    failure["step_id"] = _peek_whole(told, "step_id")
-    if seen is not None and crashed:
-        raised = _raised(seen)
-        # A hook is shown errors too that the run got over.
-        if failure.get("message", raised["message"]) in (raised["message"], described(seen)):
-            failure = {**raised, **failure, "message": raised["message"]}
+    failure: Row = _as(dict, to_json_value(peek(source, "failure")))
+    if not failure and reason == "unrecoverable_error":
+        failure = _last_error(source)
+        # QitOS 0.3.0 shows its hooks the exception, also one that the run got over.
+        raised = {} if seen is None else _raised(seen)
+        if failure.get("message") in (None, raised.get("message"), _failure_text(raised)):
+            failure = {**failure, **raised}
     if not failure.get("message") and not failure.get("type"):
         how = f"stop reason {reason!r}" if reason else "neither a stop reason nor an answer"
         failure["message"] = f"the run ended with {how}"
@@ -298,20 +240,24 @@ def _failure(result: Any, reason: str, seen: Error) -> Row:
 
 def _last_error(result: Any) -> Row:
     """The last failed event, in the phase that the run was in."""
-    found: Row = {}
-    phase = None
-    for event in _peek_rows(result, "events"):
-        if error := peek_text(event, "error"):
+    found, phase = {}, None
+    for event in peek(result, "events") or ():
+        if error := peek(event, "error"):
             found = {"message": error, "phase": phase, "step_id": peek(event, "step_id")}
         else:
-            phase = peek_text(event, "phase")
-    return found
+            phase = peek(event, "phase")
+    return _as(dict, to_json_value(found))
 
 
 def _raised(error: BaseException) -> Row:
     lines = traceback.format_exception(error, limit=-_MOST_FRAMES)
     message, traced = to_json_value([str(error).strip(), "".join(lines).rstrip()])
     return {"type": type(error).__name__, "message": message, "traceback": traced}
+
+
+def described(error: BaseException) -> str:
+    """Return type and message of an exception."""
+    return _failure_text(_raised(error))
 
 
 def _failure_text(failure: Row) -> str:

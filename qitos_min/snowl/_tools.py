@@ -6,7 +6,6 @@ import asyncio
 import copy
 import inspect
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib import import_module
 from keyword import iskeyword
 from types import SimpleNamespace
@@ -14,7 +13,7 @@ from typing import Any
 
 from snowl_compat import SnowlCompatError, to_json_value
 
-from ._reading import described, peek, peek_text
+from ._reading import described, peek
 
 _PERMISSIONS = ("filesystem_read", "filesystem_write", "network", "command")
 _TYPES = dict(string=str, integer=int, number=float, boolean=bool, array=list, object=dict)
@@ -34,9 +33,9 @@ class SnowlTool:
     max_retries = 0
 
     def __init__(self, tool: Any, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        self.__name__ = self.name = peek_text(tool, "name")
-        self.__doc__ = self.description = peek_text(tool, "description")
-        self.input_schema = to_json_value(peek(tool, "parameters") or {})
+        self.__name__ = self.name = tool.name
+        self.__doc__ = self.description = tool.description
+        self.input_schema = to_json_value(tool.parameters)
         self.__signature__ = _signature_of(self.input_schema)
         self.required_ops: list[str] = []
         self._callable, self._loop = tool.callable, loop
@@ -49,11 +48,11 @@ class SnowlTool:
 
 
 def _signature_of(schema: dict[str, Any]) -> inspect.Signature:
-    """A JSON schema's properties as a signature, which QitOS shows to models."""
-    parameters, required = [], schema.get("required") or ()
-    for name, part in (schema.get("properties") or {}).items():
+    """A JSON schema's properties as a signature, which QitOS describes to models."""
+    required, make, parameters = schema.get("required", ()), inspect.Parameter, []
+    for name, part in schema.get("properties", {}).items():
         if name.isidentifier() and not iskeyword(name):  # "max-results" is no parameter.
-            kind, make = _TYPES.get(str(peek(part, "type")), object), inspect.Parameter
+            kind = _TYPES.get(str(peek(part, "type")), object)
             default = make.empty if name in required else None
             parameters.append(make(name, make.KEYWORD_ONLY, annotation=kind, default=default))
     return inspect.Signature(parameters)
@@ -74,10 +73,11 @@ def awaited(made: Any, loop: asyncio.AbstractEventLoop | None = None) -> Any:
 
 def framework_part(agent: Any, module: str, name: str) -> Any:
     """Return a class of the framework that an agent comes from, or None."""
-    kinds = [kind for kind in type(agent).__mro__ if kind.__name__ == "AgentModule"]
-    with suppress(ImportError):  # Imported, because nobody may have needed it yet.
-        root = kinds[-1].__module__.partition(".")[0] if kinds else ""
-        return getattr(import_module(root + module), name, None) if root else None
+    for kind in type(agent).__mro__:
+        if kind.__name__ == "AgentModule":
+            # Imported, because nobody may have needed it yet.
+            root = kind.__module__.partition(".")[0]
+            return getattr(import_module(root + module), name, None)
     return None
 
 
@@ -113,18 +113,18 @@ def team_with_tools(team: Any, done: Any, tools: Sequence[SnowlTool]) -> Any:
     team = _copied(team)
     for specs in vars(team).values():
         for name, spec in specs.items() if isinstance(specs, dict) else ():
-            agent = peek(spec, "agent")
             own = peek(spec, "tools_override")
-            own = peek(agent, "tool_registry") if own is None else own
-            if agent is not None and (own is None or own is not done):
+            own = peek(spec.agent, "tool_registry") if own is None else own
+            if own is None or own is not done:
                 specs[name] = spec = copy.copy(spec)
-                spec.tools_override = with_tools(agent, own, tools, f"agent {name!r}")
+                spec.tools_override = with_tools(spec.agent, own, tools, f"agent {name!r}")
     return team
 
 
 def _copied(registry: Any) -> Any:
     """A copy with containers of its own."""
-    made, kinds = copy.copy(registry), (dict, list, set)
-    own = {name: copy.copy(part) for name, part in vars(made).items() if isinstance(part, kinds)}
-    vars(made).update(own)
+    made = copy.copy(registry)
+    for name, part in vars(made).items():
+        if isinstance(part, (dict, list, set)):
+            setattr(made, name, copy.copy(part))
     return made

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import copy
 import inspect
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from snowl_compat import SnowlCompatError, critic_traces
+from snowl_compat import SnowlCompatError
 
-from ._reading import Config, Error, Row, Told, attempt, kind_of, peek, step_event, tell
+from ._reading import Config, Error, Row, Told, attempt, kind_of, peek, read_step, tell
 from ._tools import SnowlTool, awaited, framework_part, team_with_tools, with_tools
 
 
@@ -47,9 +46,9 @@ class Trial:
         """Tell Snowl of a finished step while the run goes on."""
         if self.cancelled or self.emit is None:
             return
-        event = step_event(record, self.steps, critic_traces([record]))
+        event = read_step(record, self.steps)[0]
         self.steps += 1
-        called = ", ".join(call["tool_name"] for call in event["tool_calls"])
+        called = ", ".join(str(call["tool_name"]) for call in event["tool_calls"])
         message = f"step {event['step_id']}: {called or event['mode'] or 'done'}"
         # Under its own name QitOS's agent would be a task that the monitor waits for.
         own = {"event": "runtime.agent.step", "qitos_agent": event.pop("agent_id")}
@@ -59,7 +58,7 @@ class Trial:
         """Keep the exception, of which a result may hold the words only."""
         self.seen = peek(context, "error")
 
-    async def run(self, make: Callable[[], Any], turn: threading.Lock | None) -> Told:
+    async def run(self, make: Callable[[], Any], turn: AbstractContextManager[Any]) -> Told:
         """Run the agent in a thread, holding ``turn`` meanwhile, and tell all of it.
 
         When the waiting is cancelled the engine is told to stop, and the thread, which no
@@ -67,12 +66,11 @@ class Trial:
         """
         done: Future[Told] = Future()
         done.set_running_or_notify_cancel()
-        context = contextvars.copy_context()
 
         def work() -> None:
             try:
-                with turn or threading.Lock():
-                    done.set_result(context.run(self._tell, make))
+                with turn:
+                    done.set_result(self._tell(make))
             except BaseException as error:  # Raised where it is awaited, Ctrl-C too.
                 done.set_exception(error)
 
@@ -80,20 +78,19 @@ class Trial:
         try:
             return await asyncio.wrap_future(done)
         except asyncio.CancelledError:
-            self._stop()
+            self.cancelled = True  # From here on the trial says nothing more.
+            with suppress(Exception):
+                self._stop()
             raise
 
     def _stop(self) -> None:
-        """Tell the engine to stop; from here on the trial says nothing more."""
-        self.cancelled = True
-        with suppress(Exception):
-            if peek(self.engine, "cancel") is not None:
-                self.engine.cancel("immediate")
-            elif peek(self.engine, "budget") is not None:
-                # QitOS 0.3.0 cannot be cancelled, but it looks at its budget.
-                budget = copy.copy(self.engine.budget)
-                budget.max_steps = 0
-                self.engine.budget = budget
+        if peek(self.engine, "cancel") is not None:
+            self.engine.cancel("immediate")
+        elif peek(self.engine, "budget") is not None:
+            # QitOS 0.3.0 cannot be cancelled, but it looks at its budget.
+            budget = copy.copy(self.engine.budget)
+            budget.max_steps = 0
+            self.engine.budget = budget
 
     def _tell(self, make: Callable[[], Any]) -> Told:
         agent, self.cause = attempt(make)
@@ -104,55 +101,41 @@ class Trial:
             self.result = peek(self.engine, "last_result") or self.engine
         if self.tools and is_agent(agent):
             agent.tool_registry = own
-        about = {"engine": self.engine, "cause": self.cause, "seen": self.seen}
-        told, error = attempt(lambda: tell(self.result, self.config, **about))
-        return told if error is None else tell(None, self.config, cause=error)
+        return tell(self.result, self.config, engine=self.engine, cause=self.cause, seen=self.seen)
 
     def _run_agent(self, agent: Any) -> Any:
         if not is_agent(agent):
             raise SnowlCompatError(f"expected an agent, the factory gave {kind_of(agent)}")
         settings = {**(self.config.engine_kwargs or {})}
         options = {**(self.config.state_kwargs or {})}
-        steps, tooled = self.config.max_steps, None
+        steps, has_engine = self.config.max_steps, peek(agent, "build_engine") is not None
         if steps is not None and _takes(peek(agent, "init_state"), "max_steps"):
             options["max_steps"] = steps
-        if self.tools:
-            given = "tool_registry" in settings
-            own = settings["tool_registry"] if given else peek(agent, "tool_registry")
-            tooled = with_tools(agent, own, self.tools)
-            if given:
-                settings["tool_registry"] = tooled
-            else:
-                agent.tool_registry = tooled
-        if peek(agent, "build_engine") is None:
-            return _run_plain(agent, self.task, options, settings)
-        if steps is not None:
+        if steps is not None and has_engine:
             # The state's own limit alone would end the run as a failure.
             kind = framework_part(agent, ".engine", "RuntimeBudget") or SimpleNamespace
             settings["budget"] = kind(max_steps=steps)
+        if self.tools:
+            given = "tool_registry" in settings
+            own = peek(settings if given else agent, "tool_registry")
+            agent.tool_registry = with_tools(agent, own, self.tools)
+            settings.update({"tool_registry": agent.tool_registry} if given else {})
+        if not has_engine:
+            options.update({"engine_kwargs": settings} if settings else {})
+            options.update({"return_state": True} if _takes(agent.run, "return_state") else {})
+            return awaited(agent.run(task=self.task, **options))
         self.engine = engine = agent.build_engine(**settings)
-        team = peek(engine, "agent_registry")
-        if self.tools and team is not None:
-            engine.agent_registry = team_with_tools(team, tooled, self.tools)
+        if self.tools and peek(engine, "agent_registry") is not None:
+            team = team_with_tools(engine.agent_registry, agent.tool_registry, self.tools)
+            engine.agent_registry = team
         if peek(engine, "register_hook") is not None:
             engine.register_hook(self)
         return None if self.cancelled else engine.run(self.task, **options)
 
 
-def _run_plain(agent: Any, task: str, options: Row, settings: Row) -> Any:
-    """Run an agent that has no ``build_engine``, with what its ``run`` takes."""
-    if settings:
-        options["engine_kwargs"] = settings
-    if _takes(agent.run, "return_state"):
-        options["return_state"] = True
-    named = _takes(agent.run, "task")
-    return awaited(agent.run(task=task, **options) if named else agent.run(task, **options))
-
-
 def _takes(function: Any, name: str) -> bool:
-    """Whether a function takes a keyword; one that is not there, or cannot say so, does."""
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
+    """Whether a function takes a keyword; one that is not there does."""
+    if function is None:
         return True
+    parameters = inspect.signature(function).parameters
     return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())

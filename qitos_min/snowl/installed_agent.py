@@ -6,18 +6,16 @@ import asyncio
 import inspect
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from snowl_compat import SnowlCompatError, to_json_value
 
-from ._reading import Config, Row, attempt, described, fill, kind_of, peek, peek_text, task_of
+from ._reading import Config, Row, attempt, described, fill, kind_of, peek, task_of
 from ._tools import SnowlTool
 from ._trial import Trial, is_agent
-
-_HOOKS = ("setup", "on_trial_start", "on_trial_end", "on_trial_error", "teardown")
 
 
 class InstalledAgent:
@@ -40,16 +38,12 @@ class InstalledAgent:
     ) -> None:
         self._config = Config(**config)
         self.agent_id = _checked_agent_id(agent_id, factory)
-        shared = is_agent(factory)
-        if not shared and not callable(factory):
+        is_shared = is_agent(factory)
+        if not is_shared and not callable(factory):
             text = f"expected an agent or a factory of agents, got {kind_of(factory)}"
             raise SnowlCompatError(text)
-        for name in hooks if isinstance(hooks, Mapping) else ():
-            if name not in _HOOKS:
-                known = ", ".join(_HOOKS)
-                raise SnowlCompatError(f"unknown hook {name!r}, expected one of {known}")
-        self._make = (lambda: factory) if shared else factory
-        self._turn = threading.Lock() if shared else None
+        self._make = (lambda: factory) if is_shared else factory
+        self._turn = threading.Lock() if is_shared else nullcontext()
         self._hooks = hooks
         self._lock = threading.Lock()  # Guards the two fields below.
         self._setup: Future[None] | None = None
@@ -71,14 +65,12 @@ class InstalledAgent:
             fill(state, fields)
             if error is not None:
                 raise error from trial.cause
-        except (Exception, asyncio.CancelledError) as raised:
-            try:
-                await self._hook("on_trial_error", task, raised)
-            except SnowlCompatError as second:
-                if isinstance(raised, asyncio.CancelledError):
-                    raise raised from None
-                text = f"{second.message}; the trial had failed: {raised}"
-                raise SnowlCompatError(text) from raised
+        except asyncio.CancelledError as cancelled:
+            with suppress(SnowlCompatError):
+                await self._hook("on_trial_error", task, cancelled)
+            raise
+        except Exception as raised:
+            await self._hook("on_trial_error", task, raised)
             raise
         # A hook may write to its payload, but not to what Snowl is going to write.
         payload = to_json_value(fields["output"]["trace_events"][0]["payload"])
@@ -89,9 +81,8 @@ class InstalledAgent:
         """What tells Snowl's monitor of an event, with the names that it knows."""
         loop, metadata = asyncio.get_running_loop(), peek(context, "metadata")
         emit = peek(metadata, "__snowl_emit_event")
-        ids = {name: peek_text(context, name) or None for name in ("task_id", "sample_id")}
-        ids["agent_id"] = self.agent_id
-        ids["variant_id"] = peek_text(metadata, "variant_id") or "default"
+        ids = {name: peek(context, name) for name in ("task_id", "sample_id")}
+        ids |= {"agent_id": self.agent_id, "variant_id": peek(metadata, "variant_id") or "default"}
 
         def send(event: Row) -> None:
             # A loop that is closed, or a monitor that raises, is no matter of the run.
@@ -102,14 +93,11 @@ class InstalledAgent:
 
     async def _hook(self, name: str, *args: Any) -> None:
         hook = peek(self._hooks, name)
-        if hook is None:
-            return
-        made, error = attempt(hook, *args)
-        if inspect.isawaitable(made):
-            # Gathered, so that only a real cancellation passes as one.
-            (made,) = await asyncio.gather(made, return_exceptions=True)
-            error = made if isinstance(made, BaseException) else None
-        if error is not None:
+        try:
+            made = None if hook is None else hook(*args)
+            if inspect.isawaitable(made):
+                await made
+        except Exception as error:
             raise SnowlCompatError(f"hook {name} raised {described(error)}") from error
 
     async def _set_up(self, context: Any) -> None:
@@ -146,9 +134,8 @@ class InstalledAgent:
 def _checked_agent_id(agent_id: Any, agent: Any) -> str:
     """An id that is safe in the file names that Snowl makes of it."""
     if agent_id is None:
-        names = (getattr(agent, name, None) for name in ("name", "__name__"))
-        name = next((n for n in names if isinstance(n, str) and n), type(agent).__name__)
-        return re.sub(r"[^\w.-]+", "-", name).strip(".-")[:64] or "qitos-agent"
+        name = peek(agent, "name", "__name__") or type(agent).__name__
+        return re.sub(r"[^\w.-]+", "-", str(name)).strip(".-")[:64] or "qitos-agent"
     if isinstance(agent_id, str) and re.fullmatch(r"\w([\w.@+ -]{0,62}[\w@+-])?", agent_id):
         return agent_id
     text = "expected a file name of at most 64 letters, digits, spaces or any of _.@+-"

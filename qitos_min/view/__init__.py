@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 from snowl_compat import SnowlCompatError
 
@@ -26,18 +27,18 @@ def view(runs: Sequence[str], output: str | None = None) -> int:
     be written, told in one line on standard error.
     """
     found = [run for run in map(_loaded, runs) if run is not None]
-    if not found:
-        return 1
     if output is None:
         folder = runs[0] if os.path.isdir(runs[0]) else os.path.dirname(runs[0])
         output = os.path.join(folder, "view.html")
-    data = page(found).encode("utf-8")
     try:
-        with open(output, "wb") as file:
-            file.write(data)
+        if found:
+            with open(output, "wb") as file:
+                file.write(page(found).encode("utf-8"))
+            _put(sys.stdout, output)
     except OSError as error:
-        return _refused(f"{output}: cannot be written: {error.strerror}")
-    return _put(output) or int(len(found) < len(runs))
+        _put(sys.stderr, f"{output}: cannot be written: {error.strerror}")
+        return 1
+    return int(len(found) < len(runs))
 
 
 def show(run: str, width: int | None = None) -> int:
@@ -47,32 +48,26 @@ def show(run: str, width: int | None = None) -> int:
     only, and never where ``NO_COLOR`` is set.
     """
     found = _loaded(run)
-    if found is None:
-        return 1
-    width = max(width or shutil.get_terminal_size().columns, 40)
-    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    return _put(terminal(found, width, colour=colour))
+    if found is not None:
+        width = max(width or shutil.get_terminal_size().columns, 40)
+        colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        _put(sys.stdout, terminal(found, width, colour=colour))
+    return int(found is None)
 
 
 def _loaded(run: str) -> Run | None:
     try:
         return load(run)
     except SnowlCompatError as error:
-        _refused(str(error))
+        _put(sys.stderr, printable(str(error)))
         return None
 
 
-def _put(text: str) -> int:
+def _put(stream: TextIO, text: str) -> None:
     try:
         # UTF-8 whatever the locale says.
-        sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))
-        sys.stdout.flush()
+        stream.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))
+        stream.flush()
     except BrokenPipeError:
         # Whoever read us has enough; the interpreter's last flush goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
-
-
-def _refused(line: str) -> int:
-    sys.stderr.buffer.write(f"{printable(line)}\n".encode("utf-8", "backslashreplace"))
-    return 1
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,34 +1,28 @@
-"""One model of a run for people; both pages are made of it.
+"""One model of a run for people; the page and the terminal print it.
 
 Runs are read through ``snowl_compat``'s public names only. The lines of a run may hold any
-JSON value anywhere, so that a value of another type than expected reads as one that is missing.
+JSON value anywhere; one of another type than expected reads as one that is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import chain, groupby, zip_longest
+from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
 from snowl_compat import build_payload, read_run
 
 from ._words import words
 
+Row = Mapping[str, Any]
+Table = list[Row]  # Rows with the same keys, which are the heads.
 _EDGE = 200  # Steps at either end of a run that are shown whatever happened in them.
-_SHOWN = {
-    "critic_traces": ("step_id", "critic_name", "action", "score", "reason"),
-    "handoff_traces": ("step_id", "from_agent", "to_agent", "context_strategy", "messages_passed"),
-}
-_OUTSIDE = {"INIT", "END", "SESSION_START", "SESSION_END"}
-"""Phases that belong to the run and to no step, like those of toolsets."""
-_BUDGETS = ("steps", "runtime_seconds", "tokens")
-_SPEC_WORDS = {
-    "needs_approval": "asks first",
-    "read_only": "read only",
-    "concurrency_safe": "parallel",
-}
+_OUTSIDE = ("INIT", "END", "SESSION_", "TOOLSET")
+"""How the phases begin that belong to the run and to no step."""
+_VERDICT = ("step_id", "critic_name", "action", "score", "reason")
+_HANDOFF = ("step_id", "from_agent", "to_agent", "context_strategy", "messages_passed")
+_SAID = {"why": "rationale", "answer": "final_answer", "to": "target"}
 
 
 class Call(NamedTuple):
@@ -43,116 +37,33 @@ class Call(NamedTuple):
     seconds: float | None
 
 
-@dataclass(frozen=True)
-class Step:
-    """One step; ``record`` is None when the page leaves its details out."""
+class Step(NamedTuple):
+    """One step, or a stretch of steps, ``left`` of them, whose details are left out."""
 
     position: int
     number: Any
+    last: Any  # The number of the last step of a stretch.
     agent: str
+    mode: str
     began: float
     ended: float
-    marks: tuple[str, ...]  # Of ``error``, ``retry``, ``stop`` and ``handoff``.
-    record: Mapping[str, Any] | None
-    errors: tuple[str, ...]  # What its events say; errors of calls are theirs.
-    critics: tuple[Mapping[str, Any], ...]
-    acted: float  # When its tools began.
-
-    @property
-    def decision(self) -> Mapping[str, Any]:
-        """What was decided; empty without a decision."""
-        return _mapping((self.record or {}).get("decision"))
+    marks: Sequence[str]  # Of ``error``, ``retry``, ``stop`` and ``handoff``.
+    calls: Sequence[Call]
+    left: int = 0
+    told: Sequence[tuple[str, Any]] = ()
+    """Labels and values in their order: ``call``, ``state`` (a table), texts and JSON."""
 
 
-@dataclass(frozen=True)
-class Run:
-    """What both pages show of a run."""
+class Run(NamedTuple):
+    """What is shown of a run."""
 
-    payload: Mapping[str, Any]  # The extended payload.
-    task: Any
-    steps: tuple[Step, ...]
-    failures: tuple[Mapping[str, Any], ...]
-    timed: bool  # Whether times are seconds; without any in the trace a step is one long.
-    length: float  # From the begin of the first step to the end of the last, never 0.
-
-    @property
-    def name(self) -> str:
-        """The run's id, or else where it was read from."""
-        run = self.payload["run"]
-        return words(run["run_id"] or run["source"] or "run")
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """Label -> value of the head; what is not known is not in it."""
-        run, config = self.payload["run"], self.payload["engine_config"]
-        counted = (run["tool_calls_by_name"] or {}).items()
-        complete = {True: "no: there is no END event", False: "yes"}
-        return _said(
-            {
-                "run": run["run_id"],
-                "task": self.task,
-                "agent": config["agent_name"],
-                "model": config["model_id"],
-                "steps": self.payload["step_count"],
-                "stop reason": run["stop_reason"],
-                "complete": complete.get(run["partial"]),
-                "result": run["final_result"],
-                "seconds": run["runtime_seconds"],
-                "tokens": run["total_tokens"],
-                "tool calls": ", ".join(f"{words(count)} {name}" for name, count in counted),
-                "success rate": run["success_rate"],
-            }
-        )
-
-    @property
-    def configuration(self) -> dict[str, Any]:
-        """Label -> value of how the engine was configured."""
-        config = self.payload["engine_config"]
-        budget = {name: config[f"budget_max_{name}"] for name in _BUDGETS}
-        attached = [name[4:].replace("_", " ") for name, value in config.items() if value is True]
-        return _said(
-            {
-                "budget": ", ".join(
-                    f"{most} {name.removeprefix('runtime_')}"
-                    for name, most in budget.items()
-                    if most is not None
-                ),
-                "protocol": config["protocol_id"],
-                "critics": ", ".join(config["critic_names"]),
-                "stop criteria": ", ".join(config["stop_criteria_names"]),
-                "attached": ", ".join(attached),
-                "delegated": config["delegate_depth"] or None,
-            }
-        )
-
-    @property
-    def tools(self) -> list[tuple[str, str, str, str]]:
-        """Name, what it may use, notes and description of each tool."""
-        rows = []
-        for spec in self.payload["tool_permissions"]:
-            allowed = [name.replace("_", " ") for name, flag in spec["permissions"].items() if flag]
-            notes = [word for name, word in _SPEC_WORDS.items() if spec[name]]
-            notes += [f"needs {name}" for name in spec["required_ops"]]
-            rows.append((spec["name"], ", ".join(allowed), ", ".join(notes), spec["description"]))
-        return rows
-
-    @property
-    def score(self) -> float | None:
-        """The last score that a critic gave."""
-        scores = [row["score"] for row in self.payload["critic_traces"]]
-        return next((score for score in reversed(scores) if score is not None), None)
-
-    @property
-    def groups(self) -> list[list[Step]]:
-        """The steps in their order: each alone, but stretches that are left out together."""
-        keys = (step.agent if step.record is None else step.position for step in self.steps)
-        pairs = groupby(zip(keys, self.steps), key=lambda pair: pair[0])
-        return [[step for _, step in group] for _, group in pairs]
-
-
-def cells(run: Run, part: str) -> list[list[Any]]:
-    """Return what tables show of the rows of ``critic_traces`` or ``handoff_traces``."""
-    return [[row[name] for name in _SHOWN[part]] for row in run.payload[part]]
+    name: str  # Its id, or else where it was read from.
+    payload: Row  # The extended payload.
+    facts: Row  # Label -> value of the head; what is not known is not in it.
+    failures: Sequence[tuple[str, str]]  # What failed and where, and the traceback.
+    steps: Sequence[Step]
+    length: float  # Seconds from the begin of the first step to the end of the last; 0 unknown.
+    parts: Mapping[str, Table | Row]  # Title -> a table, or values by their labels.
 
 
 def load(path: str) -> Run:
@@ -160,175 +71,219 @@ def load(path: str) -> Run:
 
     Raises ``SnowlCompatError`` for what cannot be read.
     """
-    run = read_run(path)
-    payload = build_payload(run, extended=True)
-    records = _lines(run, "records")
-    alone = next(iter(records), None) is None
-    seen = _Seen(_events(run, records), alone)
-    if alone:
-        records = list(seen.made.values())
-    steps = tuple(_steps(payload, records, seen))
-    report = _mapping(run.get("failure_report"))
-    failures = [run.get("failure"), *_list(report.get("failures"))]
-    first = steps[0].record if steps and steps[0].record else {}
-    task = seen.task or run.get("task") or _mapping(first.get("observation")).get("task")
+    source = read_run(path)
+    payload = build_payload(source, extended=True)
+    numbers = [_number(record, n) for n, record in enumerate(_objects(source.get("records")))]
+    task, seen = _seen(source, {*numbers})
+    made = [found.record for found in seen.values() if found.record]
+    records, count = chain(_objects(source.get("records")), made), len(numbers) + len(made)
+    steps = _steps(payload, records, count, seen)
+    first = next(_objects(source.get("records")), {})
+    task = task or source.get("task") or _as(dict, first.get("observation")).get("task")
+    said = payload["run"]
     return Run(
+        words(said["run_id"] or said["source"] or "run"),
         payload,
-        task,
+        _facts(payload, task),
+        [*_failures(source)],
         steps,
-        tuple(row for row in failures if isinstance(row, dict)),
-        bool(seen.spans),
-        max((step.ended for step in steps), default=0.0) or 1e-6,
+        max((step.ended for step in steps), default=0.0),
+        _parts(payload),
     )
 
 
-class _Seen:
-    """What the events of a run say of its steps.
+def _facts(payload: Row, task: Any) -> Row:
+    run, scores = payload["run"], [row["score"] for row in payload["critic_traces"]]
+    return _said(
+        {
+            "task": task,
+            **run,
+            "source": None,
+            "model": payload["engine_config"]["model_id"],
+            "steps": payload["step_count"],
+            "last_score": next((score for score in reversed(scores) if score is not None), None),
+            "issues": len(run["issues"]),
+        }
+    )
 
-    ``every`` makes a record of each step, and not only of the last: a run may be cut off.
-    """
 
-    def __init__(self, events: Iterable[Any], every: bool) -> None:
-        self.task: Any = None
-        self.spans: dict[Any, list[Any]] = {}
-        """Step -> when it began, when it ended, when its tools began."""
-        self.errors: dict[Any, list[str]] = {}
-        self.made: dict[Any, dict[str, Any]] = {}
-        for event in events:
-            if isinstance(event, dict):
-                phase = words(event.get("phase")).rpartition(".")[2].upper()
-                self._take(event, phase, every)
-        for step, span in list(self.spans.items()):
-            times = [_seconds(stamp) for stamp in span]
-            known = [value for value in times if value is not None]
-            if known:
-                began, ended = min(known), max(known)
-                self.spans[step] = [began, ended, began if times[2] is None else times[2]]
-            else:
-                del self.spans[step]
+def _parts(payload: Row) -> dict[str, Table | Row]:
+    config = {
+        name: ", ".join(value) if isinstance(value, list) else value
+        for name, value in payload["engine_config"].items()
+        if value is not False
+    }
+    tools = [
+        {
+            **spec,
+            "may_use": ", ".join(_flags(spec["permissions"])),
+            "notes": ", ".join(_flags(spec) + [f"needs {op}" for op in spec["required_ops"]]),
+        }
+        for spec in payload["tool_permissions"]
+    ]
+    return {
+        "Configuration": _said(config),
+        "Tools": _table(tools, ("name", "may_use", "notes", "description")),
+        "Critics": _table(payload["critic_traces"], _VERDICT),
+        "Handoffs": _table(payload["handoff_traces"], _HANDOFF),
+        "Issues": _table(payload["run"]["issues"], ("path", "message")),
+    }
 
-    def _take(self, event: Mapping[str, Any], phase: str, every: bool) -> None:
-        payload, number = _mapping(event.get("payload")), event.get("step_id")
+
+def _table(rows: Iterable[Row], names: Iterable[str]) -> Table:
+    return [{name.replace("_", " "): row[name] for name in names} for row in rows]
+
+
+def _flags(row: Row) -> list[str]:
+    return [name.replace("_", " ") for name, value in row.items() if value is True]
+
+
+def _said(pairs: Row) -> Row:
+    """The pairs that have a value, under labels for their names."""
+    none: tuple[Any, ...] = (None, "", {}, [])
+    return {name.replace("_", " "): value for name, value in pairs.items() if value not in none}
+
+
+def _failures(source: Row) -> Iterator[tuple[str, str]]:
+    report = _as(dict, source.get("failure_report"))
+    for row in [source.get("failure"), *_as(list, report.get("failures"))]:
+        if isinstance(row, dict):
+            named = (words(row.get(name)) for name in ("type", "message", "phase", "step_id"))
+            yield "{}: {} ({}, step {})".format(*named), words(row.get("traceback") or "")
+
+
+class _Seen(NamedTuple):
+    """What the events of a step say of it."""
+
+    record: dict[str, Any]  # What stands for the record of a step that has none.
+    times: list[float]
+    acted: list[float]  # When its tools began.
+    errors: dict[str, None]  # In their order; a recovery repeats the error.
+
+
+def _seen(source: Row, known: set[Any]) -> tuple[Any, dict[Any, _Seen]]:
+    """The task, and what was seen of each step; those not ``known`` get a record."""
+    task: Any = None
+    steps: dict[Any, _Seen] = {}
+    held = (_as(list, record.get("phase_events")) for record in _objects(source.get("records")))
+    for event in _objects(source.get("events", chain.from_iterable(held))):
+        phase = words(event.get("phase")).rpartition(".")[2].upper()
+        payload, number = _as(dict, event.get("payload")), event.get("step_id")
         if phase == "INIT":
-            self.task = payload.get("task")
-        if phase in _OUTSIDE or phase.startswith("TOOLSET") or not _is_number(number):
-            return
-        stamp, stage, error = event.get("ts"), payload.get("stage"), event.get("error")
-        span = self.spans.setdefault(number, [stamp, stamp, None])
-        span[1] = stamp
-        if phase == "ACT" and stage == "start":
-            span[2] = stamp
+            task = payload.get("task")
+        if phase.startswith(_OUTSIDE) or not _is_number(number):
+            continue
+        own = {} if number in known else {"step_id": number}
+        seen = steps.setdefault(number, _Seen(own, [], [], {}))
+        stage, error, time = payload.get("stage"), event.get("error"), _seconds(event.get("ts"))
+        if time is not None:
+            seen.times.append(time)
+            seen.acted.extend([time] if phase == "ACT" and stage == "start" else [])
         if error or event.get("ok") is False:
-            self.errors.setdefault(number, []).append(words(error or phase))
-        if number not in self.made and not every:
-            self.made.clear()
-        made = self.made.setdefault(number, {"step_id": number})
-        if stage in ("decision_ready", "action_results", "state_reduced"):
-            made.update(payload, step_id=number)
+            seen.errors[words(error or phase)] = None
+        if own and stage in ("decision_ready", "action_results", "state_reduced"):
+            seen.record.update(payload, **own)
             if stage == "decision_ready":
-                made["decision"] = payload
+                seen.record["decision"] = payload
+    return task, steps
 
 
-def _lines(run: Mapping[str, Any], name: str) -> Any:
-    """What can be gone over several times under a name of a run that was read."""
-    found = run.get(name)
-    if name == "records" and "decision" in run:
-        return [run]  # It is one record.
-    found = list(found.values()) if isinstance(found, dict) else found
-    return found if hasattr(found, "__iter__") and not isinstance(found, str) else []
-
-
-def _events(run: Mapping[str, Any], records: Iterable[Any]) -> Iterator[Any]:
-    held = (_list(record.get("phase_events")) for record in filter(_mapping, records))
-    return chain(_lines(run, "events"), *([] if "events" in run else held))
-
-
-def _steps(payload: Mapping[str, Any], records: Iterable[Any], seen: _Seen) -> list[Step]:
-    critics: dict[Any, list[Any]] = {}
+def _steps(
+    payload: Row, records: Iterable[Row], count: int, seen: Mapping[Any, _Seen]
+) -> list[Step]:
+    """The steps of ``count`` records, those together that are left out."""
+    verdicts: dict[Any, list[Row]] = {}
     for row in payload["critic_traces"]:
-        critics.setdefault(row["step_id"], []).append(row)
-    handoffs = {row["step_id"]: row for row in payload["handoff_traces"]}
-    start = min((span[0] for span in seen.spans.values()), default=0.0)
+        verdicts.setdefault(row["step_id"], []).append(row)
+    handoffs = {row["step_id"]: row["to_agent"] for row in payload["handoff_traces"]}
+    start = min(chain.from_iterable(found.times for found in seen.values()), default=0.0)
+    agent, ended = payload["engine_config"]["agent_name"], 0.0
     steps: list[Step] = []
-    agent = payload["engine_config"]["agent_name"]
-    unseen = dict(seen.made)
-    # What is still unseen when the records are at their end.
-    rest = (made for number, made in seen.made.items() if number in unseen)
-    for record in filter(_mapping, chain(records, rest)):
-        number = record.get("step_id")
-        number = number if _is_number(number) else len(steps)
-        unseen.pop(number, None)
+    for position, record in enumerate(records):
+        number = _number(record, position)
         agent = words(record.get("agent_id") or agent)
-        # A recovery repeats the error.
-        errors = tuple(dict.fromkeys(seen.errors.get(number, ())))
-        rows = critics.pop(number, [])
-        failed = any(row.get("error") or row.get("status") == "error" for row in _rows(record))
-        marks = ["error"] if errors or failed else []
-        actions = {row["action"] for row in rows}
-        marks += [name for name in ("retry", "stop") if name in actions]
+        found = seen.get(number) or _Seen({}, [], [], {})
+        own, began, acted = verdicts.pop(number, []), ended, ended
+        if found.times:
+            began, ended = min(found.times) - start, max(found.times) - start
+            acted = found.acted[-1] - start if found.acted else began
+        mode = words(_as(dict, record.get("decision")).get("mode") or "no decision")
+        calls = _calls(record, acted)
+        is_bad = found.errors or any(call.error or call.status == "error" for call in calls)
+        marks = ["error"] if is_bad else []
+        marks += [mark for mark in ("retry", "stop") if any(row["action"] == mark for row in own)]
         marks += ["handoff"] if number in handoffs else []
-        ended = steps[-1].ended if steps else 0.0
-        times = [ended, ended, ended] if seen.spans else [ended, ended + 1, ended]
-        if number in seen.spans:
-            times = [value - start for value in seen.spans[number]]
-        steps.append(
-            Step(len(steps), number, agent, times[0], times[1], tuple(marks), record,
-                 errors, tuple(rows), times[2])
-        )  # fmt: skip
-        middle = len(steps) - 1 - _EDGE
-        if middle >= _EDGE and not steps[middle].marks:  # Nothing stands out in it.
-            steps[middle] = replace(steps[middle], record=None, critics=())
-        agent = handoffs.get(number, {}).get("to_agent") or agent
+        step = Step(position, number, number, agent, mode, began, ended, marks, calls)
+        if marks or position < _EDGE or position >= count - _EDGE:
+            steps.append(step._replace(told=[*_told(record, found.errors, calls, own)]))
+        elif steps[-1].left and steps[-1].agent == agent:
+            left = steps[-1].left + 1
+            steps[-1] = steps[-1]._replace(last=number, ended=ended, left=left)
+        else:
+            steps.append(step._replace(left=1, calls=()))
+        agent = handoffs.get(number) or agent
     return steps
 
 
-def _rows(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [_mapping(row) for row in _list(record.get("tool_invocations"))]
+def _told(
+    record: Row, errors: Iterable[str], calls: Iterable[Call], verdicts: Iterable[Row]
+) -> Iterator[tuple[str, Any]]:
+    decision = _as(dict, record.get("decision"))
+    yield from (("error", error) for error in errors)
+    yield from _said({label: decision.get(name) for label, name in _SAID.items()}).items()
+    yield from (("call", call) for call in calls)
+    changes = []
+    for name, change in _as(dict, record.get("state_diff")).items():
+        change = change if isinstance(change, dict) else {"after": change}
+        changes.append({"field": name, **{at: change.get(at) for at in ("before", "after")}})
+    if changes:
+        yield "state", changes
+    for row in verdicts:
+        score = "no score" if row["score"] is None else words(row["score"])
+        text = f"{row['critic_name']}: {row['action']}, {score}. {row['reason']}"
+        yield row["action"] if row["action"] in ("retry", "stop") else "critic", text
+        if row["instruction_patch"] is not None:
+            yield "instruction", row["instruction_patch"]
 
 
-def calls(step: Step) -> list[Call]:
-    """Return the tool calls of a step that is shown, in the order of its decision."""
-    record = step.record or {}
-    actions = _list(record.get("actions")) or _list(step.decision.get("actions"))
-    results, rows = _list(record.get("action_results")), _rows(record)
-    times = [row.get("latency_ms") for row in rows]
-    taken = [ms / 1000 if _is_number(ms) and ms >= 0 else None for ms in times]
-    begins = _begins(step.acted, taken, _mapping(record.get("action_execution")).get("segments"))
-    found = []
+def _calls(record: Row, acted: float) -> list[Call]:
+    """The tool calls of a record, in the order of its decision, whose tools began at a time."""
+    actions, rows, results = (
+        _as(list, record.get(name)) for name in ("actions", "tool_invocations", "action_results")
+    )
+    actions = actions or _as(list, _as(dict, record.get("decision")).get("actions"))
+    segments = _as(list, _as(dict, record.get("action_execution")).get("segments"))
+    together = [segment for segment in segments if isinstance(segment, list)]
+    began = ended = acted
+    calls = []
     for n, (action, row, result) in enumerate(zip_longest(actions, rows, results)):
-        action, row = _mapping(action), row or {}
+        action, row, said = _as(dict, action), _as(dict, row), _as(dict, result)
+        time, error = row.get("latency_ms"), words(row.get("error") or "")
+        seconds = time / 1000 if _is_number(time) and time >= 0 else None
+        if not any(n in segment and n - 1 in segment for segment in together):
+            began = ended
+        ended = max(ended, began + (seconds or 0))
         name = words(action.get("name") or row.get("tool_name") or "also returned")
-        status = words(row.get("status") or _mapping(result).get("status") or "")
-        error = words(row.get("error") or "")
-        if error and isinstance(result, dict):
-            result = result.get("output", result)  # The rest repeats what the call says.
-        began, seconds = (begins[n], taken[n]) if n < len(rows) else (step.acted, None)
-        found.append(Call(name, action.get("args"), status, error, result, began, seconds))
-    return found
+        status = words(row.get("status") or said.get("status") or "")
+        if error:
+            result = said.get("output", result)  # The rest repeats what the call says.
+        calls.append(Call(name, action.get("args"), status, error, result, began, seconds))
+    return calls
 
 
-def _begins(acted: float, seconds: list[float | None], segments: Any) -> list[float]:
-    """When each call began: those of a segment together, one segment after the other."""
-    begins = [acted] * len(seconds)
-    order = [group for group in _list(segments) if isinstance(group, list)]
-    for group in order or [[index] for index in range(len(seconds))]:
-        own = [n for n in group if type(n) is int and 0 <= n < len(seconds)]
-        for index in own:
-            begins[index] = acted
-        acted += max((seconds[index] or 0 for index in own), default=0)
-    return begins
+def _objects(found: Any) -> Iterator[dict[str, Any]]:
+    items = found if hasattr(found, "__iter__") else ()
+    return (item for item in items if isinstance(item, dict))
 
 
-def _said(pairs: Mapping[str, Any]) -> dict[str, Any]:
-    return {label: value for label, value in pairs.items() if value not in (None, "", {}, [])}
+def _as(kind: type, value: Any) -> Any:
+    """A value if it is of a type, else an empty one of it."""
+    return value if isinstance(value, kind) else kind()
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+def _number(record: Row, position: int) -> Any:
+    number = record.get("step_id")
+    return number if _is_number(number) else position
 
 
 def _is_number(value: Any) -> bool:
@@ -336,9 +291,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _seconds(stamp: Any) -> float | None:
-    if _is_number(stamp):
-        return float(stamp)
     try:
-        return datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp()
-    except (AttributeError, TypeError, ValueError, OverflowError, OSError):
+        return datetime.fromisoformat(str(stamp).replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError, OSError):
         return None

@@ -2,108 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 from unicodedata import combining, east_asian_width
 
-from ._model import Run, Step, calls, cells
+from ._model import Row, Run, Step, Table
 from ._words import duration, printable, shortened, words
 
 _MOST_ROWS = 50
 _LONGEST = 1000
 _COLOURS = {"part": "1", "error": "31", "retry": "33", "stop": "31", "handoff": "36"}
-_LABEL = 16
-_TOOLS = {"tool": 24, "may use": 24, "notes": 999}
-_CRITICS = {"step": -7, "critic": 18, "action": 9, "score": -8, "reason": 999}
-_HANDOFFS = {"step": -7, "from": 21, "to": 21, "context": 9, "messages": -8}
-"""Head -> most columns of a table's column; negative when its cells stand to the right."""
+Lines = Iterator[tuple[str, str]]
+"""Lines, each with the kind that says its colour."""
 
 
 def terminal(run: Run, width: int = 80, *, colour: bool = False) -> str:
     """Return a run as lines of at most ``width`` columns, with colours if wanted."""
-    paint, issues = _COLOURS if colour else {}, run.payload["run"]["issues"]
-    told = [_cell(f"{issue['path']}: {issue['message']}") for issue in issues[:_MOST_ROWS]]
-    parts = {
-        "Run": [*_pairs(run.facts, width), *_failures(run, width, paint)],
-        "Steps": [line for group in run.groups for line in _group(run, group, width, paint)],
-        "Configuration": _pairs(run.configuration, width),
-        "Tools": _table(_TOOLS, run.tools, width),
-        "Critics": _table(_CRITICS, cells(run, "critic_traces"), width),
-        "Handoffs": _table(_HANDOFFS, cells(run, "handoff_traces"), width),
-        "Issues": [*(line for text in told for line in _hanging(text, width, 2)), *_rest(issues)],
-    }
-    if not run.steps:
-        del parts["Steps"]
-    return "\n\n".join(
-        "\n".join([_painted(name, "part", paint), *(body or ["  none"])])
-        for name, body in parts.items()
-    )
+    parts = {"Run": [*_pairs(run.facts, width), *_failures(run, width)]}
+    if run.steps:
+        parts["Steps"] = [line for step in run.steps for line in _step(step, run.length > 0, width)]
+    for name, part in run.parts.items():
+        made = _table(part, width) if isinstance(part, list) else _pairs(part, width)
+        parts[name] = [*made] or [("  none", "")]
+    paint = _COLOURS if colour else {}
+    lines = [line for name, body in parts.items() for line in (("", ""), (name, "part"), *body)]
+    told = (f"\x1b[{paint[kind]}m{text}\x1b[0m" if kind in paint else text for text, kind in lines)
+    return "\n".join(told)[1:]
 
 
-def _painted(text: str, kind: str, paint: Mapping[str, str]) -> str:
-    return f"\x1b[{paint[kind]}m{text}\x1b[0m" if kind in paint else text
+def _failures(run: Run, width: int) -> Lines:
+    for what, traceback in run.failures:
+        yield from _wrapped(_cell(what), width, kind="error")
+        for line in traceback.splitlines():
+            yield from _wrapped(printable(line), width, 4)
 
 
-def _failures(run: Run, width: int, paint: Mapping[str, str]) -> Iterator[str]:
-    for row in run.failures:
-        where = f"{words(row.get('phase'))}, step {words(row.get('step_id'))}"
-        text = f"{words(row.get('type'))}: {words(row.get('message'))} ({where})"
-        for line in _pairs({"failure": text}, width):
-            yield _painted(line, "error", paint)
-        for line in words(row.get("traceback") or "").splitlines():
-            yield from _hanging(printable(line), width, 4)
-
-
-def _group(run: Run, group: Sequence[Step], width: int, paint: Mapping[str, str]) -> Iterator[str]:
-    first, last = group[0], group[-1]
-    if first.record is None:
-        text = f"... steps {first.number} to {last.number} are left out: nothing stands out"
-        yield from _hanging(text, width, 2)
+def _step(step: Step, timed: bool, width: int) -> Lines:
+    if step.left:
+        text = f"... steps {step.number} to {step.last} are left out: nothing stands out"
+        yield from _wrapped(text, width)
         return
-    decision = first.decision
-    what = [str(first.number), first.agent, words(decision.get("mode") or "no decision")]
-    what += [duration(first.ended - first.began)] if run.timed else []
-    what += [mark.upper() for mark in first.marks]
-    for line in _hanging("  ".join(_cell(text) for text in what), width, 2):
-        yield _painted(line, next(iter(first.marks), ""), paint)
-    told = [decision[key] for key in ("rationale", "final_answer") if decision.get(key)]
-    for call in calls(first):
-        result = f"{call.status}: {call.error}" if call.error else words(call.result)
-        args = "" if call.args is None else f" {words(call.args)}"
-        told.append(f"{call.name}{args} -> {result}")
-    for value in (*told, *first.errors):
-        yield from _hanging(_cell(value), width, 6)
+    head = [str(step.number), _cell(step.agent), _cell(step.mode)]
+    head += [duration(step.ended - step.began)] if timed else []
+    head += [mark.upper() for mark in step.marks]
+    yield from _wrapped("  ".join(head), width, kind=next(iter(step.marks), ""))
+    for label, value in step.told:
+        text = value if label in step.marks else f"{label}: {words(value)}"
+        if label == "call":
+            args = "" if value.args is None else f" {words(value.args)}"
+            result = f"{value.status}: {value.error}" if value.error else words(value.result)
+            text = f"{value.name}{args} -> {result}"
+        if label not in ("state", "critic"):  # Too wide, and in the table of critics.
+            yield from _wrapped(_cell(text), width, 6)
 
 
-def _pairs(pairs: Mapping[str, Any], width: int) -> list[str]:
-    lines = []
+def _pairs(pairs: Row, width: int) -> Lines:
+    wide = max(map(len, pairs), default=0) + 2
     for label, value in pairs.items():
-        first, *more = _wrapped(_cell(value), width - _LABEL - 2)
-        lines += [f"  {label:<{_LABEL}}{first}".rstrip(), *(" " * (_LABEL + 2) + p for p in more)]
-    return lines
+        yield from _wrapped(_cell(value), width, label=label.ljust(wide))
 
 
-def _table(columns: Mapping[str, int], rows: Sequence[Sequence[Any]], width: int) -> list[str]:
-    """Lines of a table; a column that is empty in every row is left out, what is long wraps."""
-    texts = [[*columns], *([_cell(value) for value in row] for row in rows[:_MOST_ROWS])]
-    lines = [""] * len(texts) if rows else []
-    for most, column in zip(columns.values(), zip(*texts)):
-        if any(column[1:]):
-            wide = min(abs(most), max(map(_columns, column)))
-            for n, text in enumerate(column):
-                room = " " * (wide - _columns(text))
-                lines[n] += "  " + (room + text if most < 0 else text + room)
-    return [part for line in lines for part in _hanging(line[2:].rstrip(), width, 2)] + _rest(rows)
-
-
-def _rest(items: Sequence[Any]) -> list[str]:
-    left = len(items) - _MOST_ROWS
-    return [f"  ... and {left} more"] if left > 0 else []
+def _table(table: Table, width: int) -> Lines:
+    """A table without the columns that are empty in every row; what is long wraps."""
+    rows = table[:_MOST_ROWS]
+    lines = [""] * (len(rows) + 1) if rows else []
+    for head in rows[0] if rows else ():
+        column = [row[head] for row in rows]
+        cells = [head, *map(_cell, column)]
+        if any(cells[1:]):
+            wide = min(width // 2, max(map(_columns, cells)))
+            is_number = all(isinstance(value, (int, float, type(None))) for value in column)
+            for n, cell in enumerate(cells):
+                room = " " * (wide - _columns(cell))
+                lines[n] += "  " + (room + cell if is_number else cell + room)
+    for line in lines:
+        yield from _wrapped(line[2:].rstrip(), width)
+    if len(table) > _MOST_ROWS:
+        yield f"  ... and {len(table) - _MOST_ROWS} more", ""
 
 
 def _cell(value: Any) -> str:
     """A value on one line, control characters escaped."""
-    return printable(" ".join(shortened(words(value), _LONGEST, "...").split()))
+    return printable(" ".join(shortened(value, _LONGEST).split()))
 
 
 def _columns(text: str) -> int:
@@ -113,21 +93,20 @@ def _columns(text: str) -> int:
     return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def _hanging(text: str, width: int, indent: int) -> Iterable[str]:
-    """The text in lines that begin at a column, from the second on two further to the right."""
-    first, *more = _wrapped(text, width - indent - 2)
-    return [" " * indent + first, *(" " * (indent + 2) + line for line in more)]
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    """The text in lines of so many columns, broken at spaces where it has any."""
-    lines = []
-    while _columns(text) > width:
-        end = width
-        while _columns(text[:end]) > width:
-            end -= 1
-        space = text.rfind(" ", 1, end + 1)
-        end = space if space > 0 else end
-        lines.append(text[:end].rstrip())
-        text = text[end:].lstrip()
-    return [line for line in (*lines, text) if line] or [""]
+def _wrapped(text: str, width: int, indent: int = 2, *, label: str = "", kind: str = "") -> Lines:
+    """The text in lines that are broken at spaces where it has any, behind its label if given."""
+    begin = " " * indent + label
+    rest = " " * (len(begin) if label else indent + 2)
+    room = width - len(rest)
+    while True:
+        end = len(text)
+        if _columns(text) > room:
+            end = room
+            while _columns(text[:end]) > room:
+                end -= 1
+            space = text.rfind(" ", 1, end + 1)
+            end = space if space > 0 else end
+        yield (begin + text[:end]).rstrip(), kind
+        begin, text = rest, text[end:].lstrip()
+        if not text:
+            return

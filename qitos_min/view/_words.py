@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from typing import Any
 
@@ -30,10 +31,11 @@ def words(value: Any) -> str:
     return value if isinstance(value, str) else dumps(value)
 
 
-def shortened(text: str, limit: int, dots: str = "…") -> str:
-    """Return the text, or its begin and how many characters are left out."""
+def shortened(value: Any, limit: int) -> str:
+    """Return a value as text, or the begin of that and how many characters are left out."""
+    text = words(value)
     left = len(text) - limit
-    return text if left <= 0 else f"{text[:limit]} {dots} and {left:,} more characters"
+    return text if left <= 0 else f"{text[:limit]} ... and {left:,} more characters"
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -41,3 +43,8 @@ def printable(text: str, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else json.dumps(c)[1:-1] for c in text)
+
+
+def html_text(value: Any, limit: int = 200) -> str:
+    """Return a value, shortened, as text of a page: nothing in it is markup."""
+    return html.escape(printable(shortened(value, limit), "\n\t"))

@@ -147,8 +147,6 @@ def _check_array(value: list[Any], schema: dict[str, Any], path: str) -> Fault |
         fault = check_value(item, rule, f"{path}[{position}]")
         if fault is not None:
             return fault
-        if schema.get("uniqueItems") and any(same_json(item, o) for o in value[:position]):
-            return _wrong(path, "must not hold the same item twice")
     return None
 
 

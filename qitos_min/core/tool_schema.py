@@ -92,9 +92,9 @@ class CallSignature:
         return None
 
     def bind(
-        self, args: Mapping[str, Any], injected: Mapping[str, Any]
+        self, args: Mapping[str, Any], context: Mapping[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
-        """The positional and named values of one call; ``injected`` beats ``args``.
+        """The positional and named values of one call; the runtime's beat ``args``.
 
         An argument that its type cannot take is passed as it is.
         """
@@ -102,7 +102,10 @@ class CallSignature:
         for name, value in args.items():
             with suppress(Misfit):
                 values[name] = self._typed(name, value)
-        values.update(injected)
+        for name in self.injected:
+            value = _injected_value(name, context)
+            if value is not None or name in self.unset:
+                values[name] = value
         first = [
             values.pop(name, default)
             for name, default in self.positional.items()
@@ -126,6 +129,15 @@ def function_schema(func: Callable[..., Any]) -> dict[str, Any]:
     parts = schema["properties"]
     notes = {name: part["description"] for name, part in parts.items() if "description" in part}
     return {"parameters": parts, "required": schema["required"], "descriptions": notes}
+
+
+def _injected_value(name: str, context: Mapping[str, Any]) -> Any:
+    env, offered = context.get("env"), context.get("ops") or {}
+    known = {**context, "runtime_context": dict(context), "ops": offered}
+    group = name.removesuffix("_ops")
+    if name in known or name == "env":
+        return known.get(name)
+    return offered.get(group) if group in offered or env is None else env.get_ops(group)
 
 
 def _is_injected(item: inspect.Parameter, schema: dict[str, Any]) -> bool:

@@ -117,7 +117,8 @@ class _Forms:
                 return scalar(kind, name, SCALARS[given].schema or {}, kind, given)
         schema, validate = (getattr(kind, n, None) for n in ("model_json_schema", "model_validate"))
         if schema and validate:
-            return Form(_model_schema(schema), _reader(kind, validate))
+            given = schema()
+            return Form(_inlined(given, given.get("$defs", {})), _reader(kind, validate))
         if dataclasses.is_dataclass(kind) or typing.is_typeddict(kind) or _is_named_tuple(kind):
             return self.record_once(kind)
         if not self.saved or getattr(kind, "_is_protocol", False):
@@ -263,25 +264,15 @@ def _reader(kind: type, make: Callable[[Any], Any] | None) -> Callable[[Any], An
     return read
 
 
-def _model_schema(make: Callable[[], Any]) -> Schema:
+def _inlined(schema: Any, names: dict[str, Any], outer: tuple[str, ...] = ()) -> Any:
     """The schema that a class gives of itself, without references."""
-    try:
-        schema = make()
-    except Exception:  # The method is foreign code.
-        return {"type": "object"}
-    names = {**schema.get("definitions", {}), **schema.get("$defs", {})}
-    bare = {k: v for k, v in schema.items() if k not in ("$defs", "definitions")}
-    return _inlined(bare, names, ())
-
-
-def _inlined(schema: Any, names: dict[str, Any], outer: tuple[str, ...]) -> Any:
     if isinstance(schema, list):
         return [_inlined(item, names, outer) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    further = {k: _inlined(v, names, outer) for k, v in schema.items() if k != "$ref"}
-    if isinstance(schema.get("$ref"), str):
-        name = schema["$ref"].rpartition("/")[2]
+    further = {k: _inlined(v, names, outer) for k, v in schema.items() if k not in ("$ref", "$defs")}
+    if "$ref" in schema:
+        name = str(schema["$ref"]).rpartition("/")[2]
         if name in outer or name not in names:
             return {"type": "object", **further}
         return {**_inlined(names[name], names, (*outer, name)), **further}

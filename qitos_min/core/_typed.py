@@ -270,7 +270,9 @@ def _inlined(schema: Any, names: dict[str, Any], outer: tuple[str, ...] = ()) ->
         return [_inlined(item, names, outer) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    further = {k: _inlined(v, names, outer) for k, v in schema.items() if k not in ("$ref", "$defs")}
+    further = {
+        k: _inlined(v, names, outer) for k, v in schema.items() if k not in ("$ref", "$defs")
+    }
     if "$ref" in schema:
         name = str(schema["$ref"]).rpartition("/")[2]
         if name in outer or name not in names:

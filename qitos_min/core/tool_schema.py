@@ -33,10 +33,8 @@ class CallSignature:
     """What a function takes, split by who fills it."""
 
     schema: dict[str, Any]  # JSON schema of the arguments that a caller fills.
-    injected: tuple[str, ...]  # Parameters that the runtime fills.
-    unset: frozenset[str]  # Those of the injected parameters that have no default.
-    positional: dict[str, Any]
-    """Default by name of the parameters that cannot be passed by name, in order."""
+    injected: dict[str, Any]  # Defaults of the parameters that the runtime fills.
+    positional: dict[str, Any]  # Defaults of those that cannot be passed by name, in order.
     forms: dict[str, Form]  # How the arguments are read, by name.
     further: Form | None  # How those are read that ``**kwargs`` takes.
 
@@ -51,19 +49,19 @@ class CallSignature:
         """
         hints = resolved_hints(documented(func))
         _, notes = docstring_parts(documented(func).__doc__)
+        found = parameters(func)
         forms: dict[str, Form] = {}
-        properties, required, injected, positional = {}, [], {}, {}
-        further = None
-        for item in parameters(func):
+        properties, required, injected, further = {}, [], {}, None
+        positional = {
+            item.name: item.default for item in found if item.kind is item.POSITIONAL_ONLY
+        }
+        for item in found:
             form = form_of(hints.get(item.name, Any))
-            if item.kind is item.VAR_POSITIONAL:
-                continue
             if item.kind is item.VAR_KEYWORD:
-                further = form if form.schema is not None else None
+                further = form
+            elif item.kind is item.VAR_POSITIONAL:
                 continue
-            if item.kind is item.POSITIONAL_ONLY:
-                positional[item.name] = item.default
-            if _is_injected(item, form.schema or {}):
+            elif _is_injected(item, form.schema or {}):
                 injected[item.name] = item.default
             elif form.schema is not None:
                 forms[item.name] = form
@@ -77,10 +75,9 @@ class CallSignature:
                     "a function, which JSON cannot hold; give it a default, then it is left out of "
                     "the schema"
                 )
-        unset = frozenset(n for n, default in injected.items() if default is _EMPTY)
         rest = {} if further is None else {"additionalProperties": further.schema or True}
         schema = {"type": "object", "properties": properties, "required": required, **rest}
-        return cls(schema, tuple(injected), unset, positional, forms, further)
+        return cls(schema, injected, positional, forms, further)
 
     def misfit(self, args: Mapping[str, Any]) -> Fault | None:
         """The first argument that its type cannot take."""
@@ -102,9 +99,9 @@ class CallSignature:
         for name, value in args.items():
             with suppress(Misfit):
                 values[name] = self._typed(name, value)
-        for name in self.injected:
+        for name, default in self.injected.items():
             value = _injected_value(name, context)
-            if value is not None or name in self.unset:
+            if value is not None or default is _EMPTY:
                 values[name] = value
         first = [
             values.pop(name, default)

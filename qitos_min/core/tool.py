@@ -330,9 +330,9 @@ def as_tool(item: Any, name: str | None = None, meta: ToolMeta | None = None) ->
     own = getattr(item, "spec", None)
     spec = own if isinstance(own, ToolSpec) else ToolSpec.from_attributes(own or item, item.__doc__)
     if not hasattr(item, "execute"):  # Its signature gives the arguments.
-        item = FunctionTool(run)
-        if not spec.parameters:
-            spec = replace(spec, input_schema=spec.input_schema or item.spec.input_schema)
+        own = spec.arguments_schema() if spec.parameters or spec.input_schema else None
+        item = FunctionTool(run, ToolMeta(name=spec.name, input_schema=own))
+        spec = replace(spec, input_schema=item.spec.input_schema)
     return _ToolObject(item, _merged(spec, meta, name))
 
 

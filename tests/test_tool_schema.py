@@ -15,7 +15,6 @@ import pytest
 from enums import Level, Mode, Shape
 
 from qitos_min.core._json_schema import check_value
-from qitos_min.core.tool import FunctionTool
 from qitos_min.core.tool_schema import (
     CallSignature,
     function_schema,

@@ -21,7 +21,7 @@ from ._foreign import described
 from ._introspect import parameters, resolved_hints, unwrapped
 from ._json import to_json_value
 from ._json_schema import check_value
-from ._kinds import ANY, NULL, SCALARS, Form, Misfit, Schema
+from ._kinds import ANY, NULL, SCALARS, Form, Misfit
 from ._kinds import choice, misfit, scalar, union_schema, with_default
 
 _EMPTY = inspect.Parameter.empty

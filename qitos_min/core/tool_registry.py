@@ -86,7 +86,9 @@ class ToolRegistry:
         vars(self).update(vars(merged))
         return self
 
-    include_toolset = include
+    def include_toolset(self, items: Any) -> ToolRegistry:
+        """The same as :meth:`include`, by the name that says what is meant."""
+        return self.include(items)
 
     def register_toolset(self, toolset: Any, namespace: str | None = None) -> ToolRegistry:
         """Add the tools of an object with ``tools()`` as ``namespace.name``.

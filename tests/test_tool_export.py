@@ -115,7 +115,7 @@ def test_a_tool_is_described_in_full_as_json():
     record = registry.describe_tool("search")
     assert record["timeout_s"] == 5
     assert record["input_schema"]["required"] == ["query"]
-    assert record["origin"] == {"source": "function", "toolset_name": None}
+    assert record["source"] == "function"
     assert ToolPermissionSpec.from_dict(record).name == "search"
     json.dumps(record, allow_nan=False)
     with pytest.raises(ValueError) as caught:

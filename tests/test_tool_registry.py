@@ -17,7 +17,7 @@ from qitos_min.core.tool import (
     ToolSpec,
     tool,
 )
-from qitos_min.core.tool_registry import ToolOrigin, ToolRegistry
+from qitos_min.core.tool_registry import ToolRegistry
 
 
 def search(query: str, limit: int = 3) -> str:
@@ -207,7 +207,7 @@ def test_a_trait_set_on_a_tool_survives_another_name():
     item.spec.needs_approval = True
     registry = ToolRegistry().register(item, name="plus")
     assert result_of(registry, "plus", a=1).error_code == "approval_required"
-    assert registry.origin("plus") == ToolOrigin("function")
+    assert registry.source_of("plus") == "function"
 
 
 def test_fault_19_meta_is_honoured_for_tool_objects_and_keeps_what_they_declare():
@@ -234,7 +234,7 @@ def test_a_toolset_gets_its_names_and_its_life_cycle():
     assert registry.list_tools() == ["math.add", "other.search"]
     assert registry.list_toolsets() == ["math", "other"]
     assert result_of(registry, "math.add", a=1).output == 3
-    assert registry.origin("add") == ToolOrigin("toolset", "math")
+    assert registry.source_of("add") == "toolset"
     registry.setup({"k": 1})
     registry.teardown()
     assert maths.calls == other.calls == [("setup", {"k": 1}), ("teardown", {})]

@@ -184,8 +184,6 @@ def test_what_json_has_for_a_value_is_restored(kind, value, wanted):
 CALLS = [
     (dt.datetime, "2026-03-01T12:00:00Z", NOON),
     (dt.datetime, "2026-03-01", dt.datetime(2026, 3, 1)),
-    (dt.timedelta, "PT1H30M", dt.timedelta(hours=1.5)),
-    (dt.timedelta, "-P1DT0.5S", -dt.timedelta(days=1, seconds=0.5)),
     (dt.timedelta, 90, dt.timedelta(seconds=90)),
     (Decimal, 1.1, Decimal("1.1")),
     (Decimal, 3, Decimal(3)),
@@ -233,8 +231,7 @@ REFUSED = [
     (Decimal, True, "invalid_argument_type", "argument 'value' must be of type string or number, got bool"),
     (dt.datetime, 5, "invalid_argument_type", "argument 'value' must be of type string, got int"),
     (dt.datetime, "soon", "invalid_argument_value", "argument 'value' must be an ISO 8601 date and time, got 'soon'"),
-    (dt.timedelta, "P", "invalid_argument_value", "argument 'value' must be an ISO 8601 duration or a number of seconds, got 'P'"),
-    (dt.timedelta, 1e300, "invalid_argument_value", "argument 'value' must be an ISO 8601 duration or a number of seconds, got 1e+300"),
+    (dt.timedelta, 1e300, "invalid_argument_value", "argument 'value' must be a number of seconds, got 1e+300"),
     (Decimal, "much", "invalid_argument_value", "argument 'value' must be a decimal number, got 'much'"),
     (uuid.UUID, "1", "invalid_argument_value", "argument 'value' must be a UUID, got '1'"),
     (bytes, "a b", "invalid_argument_value", "argument 'value' must be bytes in base64, got 'a b'"),
@@ -277,7 +274,7 @@ def test_every_typed_kind_has_a_schema():
 
 SCHEMAS = [
     (Decimal, {"type": ["string", "number"], "format": "decimal"}),
-    (dt.timedelta, {"type": ["string", "number"], "format": "duration"}),
+    (dt.timedelta, {"type": "number", "title": "seconds"}),
     (Right, {"type": "integer"}),
     (
         Point,
@@ -346,19 +343,10 @@ def test_every_array_schema_has_items(kind):
     as_json(schema)
 
 
-class Progress(typing.Protocol):
-    def __call__(self, done: int) -> None: ...
-
-
 @dataclasses.dataclass
 class Hooked:
     url: str
     on_done: Optional[Callable[[str], None]] = None
-
-
-@dataclasses.dataclass
-class Driven:
-    step: Callable[[], int]
 
 
 FUNCTIONS = [
@@ -370,11 +358,6 @@ FUNCTIONS = [
     Callable[[int], int] | None,
     Annotated[Callable[[int], int], "how"],
     NewType("Key", Callable[[int], int]),
-    Progress,
-    list[Callable[[], None]],
-    dict[str, Callable[[], None]],
-    tuple[int, Progress],
-    Driven,
 ]
 
 

@@ -19,9 +19,12 @@ _SECTIONS = _ARGUMENTS | frozenset(
     "attributes example examples note notes raises references return returns warning "
     "warnings yield yields".split() + ["see also"]
 )
-_GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+|$)(.*)")
-_NUMPY_ENTRY = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
-_FIELD = re.compile(r":(\w+)(?:\s+([^:]*))?:(?:\s+|$)(.*)")
+_FIELD = re.compile(r":\w+(?:\s+[^:]*)?:(?:\s|$)")
+_ENTRIES = {  # The names of parameters, and what a line says of them.
+    "google": re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+|$)(.*)"),
+    "numpy": re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$()"),
+    "field": re.compile(r":(?:param|parameter|arg)\s(?:[^:]*\s)?\*{0,2}(\w+):(?:\s+|$)(.*)"),
+}
 
 
 def documented(func: Any) -> Any:
@@ -64,21 +67,17 @@ def _evaluated(owner: Any, names: dict[str, Any] | None = None) -> dict[str, Any
         return None
 
 
-def field_mark(annotation: Any) -> str:
-    """The name of what marks a field, such as ``NotRequired``."""
-    # By name, because typing gained these marks after 3.10 and a backport has them.
-    return str(typing.get_origin(annotation)).rpartition(".")[2]
-
-
 def unwrapped(annotation: Any) -> tuple[Any, str]:
     """Take off what carries no type of its own; the text of ``Annotated`` is kept."""
     note = ""
     while True:
-        if typing.get_origin(annotation) is typing.Annotated:
+        origin = typing.get_origin(annotation)
+        if origin is typing.Annotated:
             texts = [text for text in annotation.__metadata__ if isinstance(text, str)]
             note = note or (texts[0] if texts else "")
             annotation = annotation.__origin__
-        elif field_mark(annotation) in ("Required", "NotRequired", "ReadOnly", "Final"):
+        # By name, because typing gained these marks after 3.10 and a backport has them.
+        elif str(origin).rpartition(".")[2] in ("Required", "NotRequired", "Final"):
             annotation = typing.get_args(annotation)[0]
         elif isinstance(annotation, dataclasses.InitVar):
             annotation = annotation.type
@@ -96,28 +95,25 @@ def docstring_parts(text: str | None) -> tuple[str, dict[str, str]]:
     """
     lines = inspect.cleandoc(text or "").split("\n")
     notes: dict[str, list[str]] = {}
-    style, outer, base, end = "", 0, None, len(lines)
-    current: list[list[str]] = []  # The notes that the next line belongs to.
+    style, base, end = "", None, len(lines)
+    names: list[str] = []  # The parameters that the next line may speak of.
     for place, line in enumerate(lines):
         line, indent = line.strip(), len(line) - len(line.lstrip())
-        header, name = _section(line, lines[place + 1].strip() if lines[place + 1 :] else "")
-        if header:
+        title, found = _section(line, "".join(lines[place + 1 : place + 2]).strip())
+        if found:
             end = min(end, place)
-            style = header if header == "field" or name in _ARGUMENTS else ""
-            # Below a docstring's first line the entries are as far out as its header.
-            outer, base, current = indent if place else -1, None, []
-            line = line if header == "field" else ""
-        if not line:
-            style = "" if style == "field" else style
-        elif style == "google":
-            base = max(outer + 1, indent) if base is None else base
-            style = style if indent >= base else ""
-        if style and line:
-            names, line = _entry(style, line, indent <= (outer if base is None else base))
-            if names is not None:
-                current = [notes.setdefault(name, []) for name in names]
-            for note in current:
-                note.append(line)
+            style = found if title in _ARGUMENTS or found == "field" else ""
+            base, names = None if found == "google" else indent, []
+        if not style or not line or (found and found != "field") or not line.strip("-="):
+            continue
+        base = indent if base is None else base
+        style = style if indent >= base else ""
+        entry = _ENTRIES[style].match(line) if style and indent == base else None
+        if indent <= base:
+            names = re.findall(r"\w+", entry[1]) if entry else []
+        line = entry[2] if entry else line
+        for name in names:
+            notes.setdefault(name, []).append(line)
     told = {name: " ".join(filter(None, parts)) for name, parts in notes.items()}
     return "\n".join(lines[:end]).strip(), {name: note for name, note in told.items() if note}
 
@@ -128,26 +124,10 @@ def parse_docstring(text: str | None) -> dict[str, str]:
 
 
 def _section(line: str, below: str) -> tuple[str, str]:
-    """Style and name of the section that starts at a line; two empty texts if none."""
+    """Title and style of the section that starts at a line; two empty texts if none."""
     title = line.rstrip(":").lower()
     if title in _SECTIONS and below and not below.strip("-="):
-        return "numpy", title
+        return title, "numpy"
     if title in _SECTIONS and line.endswith(":"):
-        return "google", title
-    return ("field", "") if _FIELD.match(line) else ("", "")
-
-
-def _entry(style: str, line: str, outer: bool) -> tuple[list[str] | None, str]:
-    """The parameters that a line begins to speak of, if any, and what it says."""
-    field = _FIELD.match(line) if style == "field" else None
-    if field is not None:
-        known = field[2] and field[1] in ("param", "parameter", "arg")
-        return [field[2].split()[-1].lstrip("*")] if known else [], field[3]
-    if style == "field" or not outer:
-        return None, line
-    entry = (_GOOGLE_ENTRY if style == "google" else _NUMPY_ENTRY).match(line)
-    if style == "google":
-        return ([entry[1]], entry[2]) if entry else ([], "")
-    if entry is None:
-        return None, line.strip("-=") and line
-    return [name.strip().lstrip("*") for name in entry[1].split(",")], ""
+        return title, "google"
+    return ("", "field") if _FIELD.match(line) else ("", "")

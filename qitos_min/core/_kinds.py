@@ -40,8 +40,6 @@ class Form:
     read: Callable[[Any], Any]
     """The typed value of a JSON value, or ``Misfit``. None and what is of the type
     already stay, for a state may hold None whatever its annotation says."""
-    sure: bool = False
-    """Whether a value that comes back as the same JSON is hardly of another type."""
 
 
 ANY = Form({}, lambda value: value)
@@ -55,14 +53,7 @@ def misfit(expected: str, value: Any) -> Misfit:
     return Misfit(f"must be {expected}, got {got}")
 
 
-def scalar(
-    kind: Any,
-    what: str,
-    schema: Schema,
-    make: Callable[[Any], Any],
-    *given: type,
-    sure: bool = False,
-) -> Form:
+def scalar(kind: Any, what: str, schema: Schema, make: Callable[[Any], Any], *given: type) -> Form:
     """The form of a kind that is made of JSON values of the types in ``given``."""
 
     def read(value: Any) -> Any:
@@ -74,7 +65,7 @@ def scalar(
                 return make(value)
         raise misfit(what, value)
 
-    return Form(schema, read, sure)
+    return Form(schema, read)
 
 
 def choice(options: tuple[Any, ...]) -> Form:
@@ -89,7 +80,7 @@ def choice(options: tuple[Any, ...]) -> Form:
             return value
         raise misfit(f"one of {', '.join(map(repr, words))}", value)
 
-    return Form(_enum_schema(words), read, sure=True)
+    return Form(_enum_schema(words), read)
 
 
 def enum_value(member: Any) -> Any:
@@ -118,16 +109,11 @@ def union_schema(members: list[Schema]) -> Schema:
     first, *others = [member for member in distinct if member != NULL.schema]
     if not others and "enum" in first:
         return {**first, **_enum_schema([*first["enum"], None])}
-    if not others and "description" in first:
-        # The text of ``Optional[Annotated[X, "text"]]`` is about the whole.
-        bare, note = _without_note(first)
-        return {"anyOf": [bare if member is first else member for member in distinct], **note}
-    return {"anyOf": distinct}
-
-
-def _without_note(schema: Schema) -> tuple[Schema, Schema]:
-    note = {k: v for k, v in schema.items() if k == "description"}
-    return {k: v for k, v in schema.items() if k not in note}, note
+    if others or "description" not in first:
+        return {"anyOf": distinct}
+    # The text of ``Optional[Annotated[X, "text"]]`` is about the whole.
+    bare = {key: value for key, value in first.items() if key != "description"}
+    return {"anyOf": [bare, NULL.schema], "description": first["description"]}
 
 
 def with_default(schema: Schema, default: Any) -> Schema:
@@ -135,8 +121,7 @@ def with_default(schema: Schema, default: Any) -> Schema:
     if default is ... or default is Parameter.empty:
         return schema
     if default is None and check_value(None, schema) is not None:
-        bare, note = _without_note(schema)
-        schema = {**union_schema([bare, {"type": "null"}]), **note}
+        schema = union_schema([schema, {"type": "null"}])
     with suppress(ValueError):
         value = detach_json(enum_value(default) if isinstance(default, Enum) else default)
         return schema if check_value(value, schema) else {**schema, "default": value}
@@ -153,54 +138,32 @@ def _iso(read: Callable[[str], Any]) -> Callable[[str], Any]:
     return lambda text: read(re.sub("[Zz]$", "+00:00", text))  # Python 3.10 knows no Z.
 
 
-_DURATION = re.compile(
-    r"([+-]?)P(?=.)(?:([\d.]+)W)?(?:([\d.]+)D)?"
-    r"(?:T(?=.)(?:([\d.]+)H)?(?:([\d.]+)M)?(?:([\d.]+)S)?)?"
-)
-_UNITS = ("weeks", "days", "hours", "minutes", "seconds")
-
-
-def _duration(value: Any) -> timedelta:
-    if not isinstance(value, str):
-        return timedelta(seconds=value)
-    sign, *numbers = _DURATION.fullmatch(value).groups()  # type: ignore[union-attr]
-    made = timedelta(**{unit: float(number or 0) for unit, number in zip(_UNITS, numbers)})
-    return -made if sign == "-" else made
-
-
 def _bytes(value: Any) -> bytes:
     return base64.b64decode(value if isinstance(value, str) else value["$bytes"], validate=True)
 
 
-def _text(format: str, *further: str) -> Schema:
-    return {"type": ["string", *further] if further else "string", "format": format}
-
-
 _TEXT = {"type": "string"}
-_BASE64 = {**_TEXT, "contentEncoding": "base64"}
-_NUMBER, _NUMERIC = _text("decimal", "number"), (str, int, float)
-_DURATION_WORDS = "an ISO 8601 duration or a number of seconds"
-# The type, in words, its schema, what makes it of which JSON types. A text that reads as
-# one of the first is hardly anything else, where a union leaves the choice.
-_SURE: tuple[tuple[Any, ...], ...] = (
-    (bool, "true or false", {"type": "boolean"}, bool),
-    (int, "a whole number", {"type": "integer"}, _whole, float),
-    (float, "a number", {"type": "number"}, lambda v: float(v) if float(v) == v else v, int),
-    (date, "an ISO 8601 date", _text("date"), date.fromisoformat, str),
-    (datetime, "an ISO 8601 date and time", _text("date-time"), _iso(datetime.fromisoformat), str),
-    (time, "an ISO 8601 time", _text("time"), _iso(time.fromisoformat), str),
-    (UUID, "a UUID", _text("uuid"), UUID, str),
-    (bytes, "bytes in base64", _BASE64, _bytes, str, dict),
-)
-_OTHERS: tuple[tuple[Any, ...], ...] = (
-    (str, "a text", _TEXT, str),
-    (Path, "a path", _TEXT, Path, str),
-    (os.PathLike, "a path", _TEXT, Path, str),
-    (Decimal, "a decimal number", _NUMBER, lambda v: Decimal(str(v)), *_NUMERIC),
-    (timedelta, _DURATION_WORDS, _text("duration", "number"), _duration, *_NUMERIC),
-)
-SCALARS: dict[Any, Form] = {
-    type(None): NULL,
-    **{row[0]: scalar(*row, sure=True) for row in _SURE},
-    **{row[0]: scalar(*row) for row in _OTHERS},
+_DECIMAL = {"type": ["string", "number"], "format": "decimal"}
+_SECONDS = {"type": "number", "title": "seconds"}
+# Per type: in words, its schema, what makes it of which JSON types.
+_TABLE: dict[Any, tuple[Any, ...]] = {
+    bool: ("true or false", {"type": "boolean"}, bool),
+    int: ("a whole number", {"type": "integer"}, _whole, float),
+    float: ("a number", {"type": "number"}, lambda v: float(v) if float(v) == v else v, int),
+    str: ("a text", _TEXT, str),
+    date: ("an ISO 8601 date", {**_TEXT, "format": "date"}, date.fromisoformat, str),
+    datetime: (
+        "an ISO 8601 date and time",
+        {**_TEXT, "format": "date-time"},
+        lambda text: datetime.fromisoformat(re.sub("[Zz]$", "+00:00", text)),  # For 3.10.
+        str,
+    ),
+    time: ("an ISO 8601 time", {**_TEXT, "format": "time"}, time.fromisoformat, str),
+    timedelta: ("a number of seconds", _SECONDS, lambda v: timedelta(seconds=v), int, float),
+    UUID: ("a UUID", {**_TEXT, "format": "uuid"}, UUID, str),
+    bytes: ("bytes in base64", {**_TEXT, "contentEncoding": "base64"}, _bytes, str, dict),
+    Decimal: ("a decimal number", _DECIMAL, lambda v: Decimal(str(v)), str, int, float),
+    Path: ("a path", _TEXT, Path, str),
+    os.PathLike: ("a path", _TEXT, Path, str),
 }
+SCALARS = {type(None): NULL, **{kind: scalar(kind, *row) for kind, row in _TABLE.items()}}

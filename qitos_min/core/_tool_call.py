@@ -57,7 +57,7 @@ def call_tool(
         context = {**(runtime_context or {}), "tool_name": name, "action_id": action.action_id}
         call = Call(registry, tool, tool.spec, name, action.args, context, action)
         result = _refusal(call) or execute(call)
-        result.provenance.setdefault("source", registry.origin(name).source)
+        result.provenance.setdefault("source", registry.source_of(name))
     result.tool_name = name or str(action.name)
     result.action_id = action.action_id
     return result, call

@@ -13,14 +13,15 @@ import types
 import typing
 from collections.abc import Callable
 from contextlib import suppress
+from decimal import Decimal
 from enum import Enum, Flag
 from typing import Any
 
 from ._foreign import described
-from ._introspect import field_mark, parameters, resolved_hints, unwrapped
+from ._introspect import parameters, resolved_hints, unwrapped
 from ._json import to_json_value
 from ._json_schema import check_value
-from ._kinds import ANY, NULL, SCALARS, Form, Misfit, Schema
+from ._kinds import ANY, NULL, SCALARS, Form, Misfit
 from ._kinds import choice, misfit, scalar, union_schema, with_default
 
 _EMPTY = inspect.Parameter.empty
@@ -37,7 +38,8 @@ _MAPPINGS: dict[Any, Callable[..., Any]] = {
 }
 _FUNCTIONS = (abc.Callable, types.FunctionType, types.MethodType, functools.partial)
 # What a state holds in a field for whole numbers is kept, whole or not.
-_SAVED_INT = scalar((int, float), "a number", {"type": "integer"}, float, sure=True)
+_SAVED_INT = scalar((int, float), "a number", {"type": "integer"}, float)
+_FUNCTION = Form(None, ANY.read)
 
 
 def form_of(annotation: Any, *, saved: bool = False) -> Form:
@@ -66,8 +68,7 @@ def like(value: Any, sample: Any) -> Any:
         return collections.deque(value, sample.maxlen)
     if isinstance(sample, collections.defaultdict) and isinstance(value, dict):
         return collections.defaultdict(sample.default_factory, value)
-    plain = type(value) is dict and type(sample) in _MAPPINGS
-    return type(sample)(value) if plain else value
+    return value
 
 
 class _Forms:
@@ -79,26 +80,10 @@ class _Forms:
 
     def of(self, annotation: Any) -> Form:
         annotation, note = unwrapped(annotation)
-        if type(annotation).__name__ == "TypeAliasType":  # ``type X = ...`` of Python 3.12.
-            try:
-                value = annotation.__value__
-            except Exception:  # What it names is looked up only now.
-                return ANY
-            form = self.named(annotation, {}, lambda: self.of(value))
-        else:
-            form = self.of_type(annotation)
+        form = self.of_type(annotation)
         if not note or form.schema is None:
             return form
-        return dataclasses.replace(form, schema={**form.schema, "description": note})
-
-    def named(self, key: Any, stub: Schema, make: Callable[[], Form]) -> Form:
-        if key in self.outer:
-            found = self.outer[key]
-            return Form(stub, lambda value: found[0].read(value))
-        self.outer[key] = made = []
-        made.append(make())
-        del self.outer[key]
-        return made[0]
+        return Form({**form.schema, "description": note}, form.read)
 
     def of_type(self, annotation: Any) -> Form:
         kind = typing.get_origin(annotation) or annotation
@@ -107,17 +92,14 @@ class _Forms:
             return self.union(args)
         if kind is typing.Literal:
             return choice(args)
-        if isinstance(kind, typing.TypeVar):
-            return self.of(kind.__bound__ or Any)
-        callback = getattr(kind, "_is_protocol", False) and "__call__" in vars(kind)
-        if kind in _FUNCTIONS or callback:
-            return Form(None, ANY.read)
-        if kind is None or kind is int and self.saved:
-            return NULL if kind is None else _SAVED_INT
+        if kind in _FUNCTIONS:
+            return _FUNCTION
+        if kind is int and self.saved:
+            return _SAVED_INT
+        if kind is None or kind in SCALARS:
+            return SCALARS[kind or type(None)]
         if kind in (Any, object) or not isinstance(kind, type):
             return ANY
-        if kind in SCALARS:
-            return SCALARS[kind]
         if kind is tuple and args and args[-1] is not Ellipsis:
             return self.tuple(args)
         if kind in _LISTS:
@@ -127,35 +109,41 @@ class _Forms:
     def of_class(self, kind: type) -> Form:
         name = f"a {kind.__name__}"
         if issubclass(kind, Flag):
-            return scalar(kind, name, {"type": "integer"}, kind, int, sure=True)
+            return scalar(kind, name, {"type": "integer"}, kind, int)
         if issubclass(kind, Enum):
             return choice(tuple(kind))
-        for base in (pathlib.PurePath, str, int, float):
+        for base, given in ((pathlib.PurePath, str), (str, str), (int, int), (float, float)):
             if issubclass(kind, base):
-                form = SCALARS[str if base is pathlib.PurePath else base]
-                given = (int, float) if base in (int, float) else (str,)
-                return scalar(kind, name, form.schema or {}, kind, *given)
+                return scalar(kind, name, SCALARS[given].schema or {}, kind, given)
         schema, validate = (getattr(kind, n, None) for n in ("model_json_schema", "model_validate"))
-        if callable(schema) and callable(validate):
-            return Form(_model_schema(schema), _reader(kind, validate))
+        if schema and validate:
+            given = schema()
+            return Form(_inlined(given, given.get("$defs", {})), _reader(kind, validate))
         if dataclasses.is_dataclass(kind) or typing.is_typeddict(kind) or _is_named_tuple(kind):
-            return self.named(kind, {"type": "object"}, lambda: self.record(kind))
-        back = getattr(kind, "from_dict", None)
-        if self.saved and callable(back) and callable(getattr(kind, "to_dict", None)):
-            return Form({}, _reader(kind, back))
-        known = not self.saved or getattr(kind, "_is_protocol", False)
-        return ANY if known else Form({}, _reader(kind, None))
+            return self.record_once(kind)
+        if not self.saved or getattr(kind, "_is_protocol", False):
+            return ANY
+        return Form({}, _reader(kind, getattr(kind, "from_dict", None)))
+
+    def record_once(self, kind: type) -> Form:
+        if kind in self.outer:
+            found = self.outer[kind]
+            return Form({"type": "object"}, lambda value: found[0].read(value))
+        self.outer[kind] = made = []
+        made.append(self.record(kind))
+        del self.outer[kind]
+        return made[0]
 
     def union(self, args: tuple[Any, ...]) -> Form:
-        members = [form for form in map(self.of, args) if form.schema is not None]
-        if len(members) < len(args) and all(form is NULL for form in members):
-            return Form(None, ANY.read)
-        schema = union_schema([m.schema for m in members if m.schema is not None])
-        return Form(schema, functools.partial(_first_fit, members))
+        members = [form for form in map(self.of, args) if form is not _FUNCTION]
+        others = [form for form in members if form is not NULL]
+        if not others:
+            return _FUNCTION
+        read = others[0].read if len(others) == 1 else functools.partial(_best_fit, others)
+        return Form(union_schema([m.schema for m in members if m.schema is not None]), read)
 
     def array(self, kind: Any, args: tuple[Any, ...]) -> Form:
         item, make = self.of(args[0]) if args else ANY, _LISTS[kind]
-        unique = {"uniqueItems": True} if make in (set, frozenset) else {}
 
         def read(value: Any) -> Any:
             if value is None or (make is not list and isinstance(value, make)):
@@ -164,9 +152,7 @@ class _Forms:
                 raise misfit("an array", value)
             return _built(kind, make, [_part(item, v, f"[{i}]") for i, v in enumerate(value)])
 
-        if item.schema is None:
-            return Form(None, read)
-        return Form({"type": "array", "items": item.schema, **unique}, read)
+        return Form({"type": "array", "items": item.schema or {}}, read)
 
     def tuple(self, args: tuple[Any, ...]) -> Form:
         parts = [self.of(arg) for arg in args if arg != ()]
@@ -179,9 +165,7 @@ class _Forms:
             rows = zip(parts, value)
             return tuple(_part(part, v, f"[{i}]") for i, (part, v) in enumerate(rows))
 
-        schemas = [part.schema for part in parts if part.schema is not None]
-        if len(schemas) < len(parts):
-            return Form(None, read)
+        schemas = [part.schema or {} for part in parts]
         # ``items`` is for readers that do not know ``prefixItems``.
         items = {"prefixItems": schemas, "items": union_schema(schemas)}
         size = {"minItems": len(parts), "maxItems": len(parts)}
@@ -199,8 +183,6 @@ class _Forms:
             rows = {_key(key, k): _part(item, v, f"[{k!r}]") for k, v in value.items()}
             return _MAPPINGS[kind](rows)
 
-        if key.schema is None or item.schema is None:
-            return Form(None, read)
         further = {"additionalProperties": item.schema} if item.schema else {}
         return Form({"type": "object", **further}, read)
 
@@ -213,15 +195,13 @@ class _Forms:
         def read(value: Any) -> Any:
             if value is None or (not typing.is_typeddict(kind) and isinstance(value, kind)):
                 return value
-            if _is_named_tuple(kind) and isinstance(value, list) and len(value) <= len(members):
+            if _is_named_tuple(kind) and isinstance(value, list):
                 value = dict(zip(members, value))
             if not isinstance(value, dict):
                 raise misfit(f"an object of the fields of {kind.__name__}", value)
             parts = {n: _part(forms.get(n, ANY), v, f".{n}") for n, v in value.items()}
             return _made(kind, members, parts, self.saved)
 
-        if any(n not in shown and default is _EMPTY for n, default in members.items()):
-            return Form(None, read)
         parts = {n: with_default(forms[n].schema or {}, d) for n, d in shown.items()}
         required = [name for name, default in shown.items() if default is _EMPTY]
         return Form({"type": "object", "properties": parts, "required": required}, read)
@@ -237,16 +217,11 @@ def _field_names(kind: type) -> list[str]:
 
 def _members(kind: type) -> dict[str, Any]:
     """Default of each part that makes a record; ``...`` is one that cannot be shown."""
-    if not typing.is_typeddict(kind):
-        stars = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        return {p.name: p.default for p in parameters(kind) if p.kind not in stars}
-    found: dict[str, Any] = {}
-    for name, hint in resolved_hints(kind).items():
-        # The class cannot see a mark that is still text when it is made, the hint can.
-        known = {"Required": True, "NotRequired": False}
-        required = known.get(field_mark(hint), name in kind.__required_keys__)
-        found[name] = _EMPTY if required else ...
-    return found
+    if typing.is_typeddict(kind):
+        needed = kind.__required_keys__
+        return {name: _EMPTY if name in needed else ... for name in resolved_hints(kind)}
+    stars = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {p.name: p.default for p in parameters(kind) if p.kind not in stars}
 
 
 def _made(kind: type, members: dict[str, Any], parts: dict[str, Any], saved: bool) -> Any:
@@ -263,9 +238,6 @@ def _made(kind: type, members: dict[str, Any], parts: dict[str, Any], saved: boo
     for name in parts:
         if name not in members and name not in stored:
             raise Misfit(f"has the field {name!r}, which {kind.__name__} does not know")
-    for f in dataclasses.fields(kind) if stored else ():
-        if f.default_factory is not dataclasses.MISSING and f.name in parts:
-            parts[f.name] = like(parts[f.name], f.default_factory())
     given = {name: value for name, value in parts.items() if name in members}
     made = object.__new__(kind) if bare else _built(kind, lambda: kind(**given))
     for name in stored:
@@ -292,25 +264,17 @@ def _reader(kind: type, make: Callable[[Any], Any] | None) -> Callable[[Any], An
     return read
 
 
-def _model_schema(make: Callable[[], Any]) -> Schema:
+def _inlined(schema: Any, names: dict[str, Any], outer: tuple[str, ...] = ()) -> Any:
     """The schema that a class gives of itself, without references."""
-    try:
-        schema = make()
-    except Exception:  # The method is foreign code.
-        return {"type": "object"}
-    names = {**schema.get("definitions", {}), **schema.get("$defs", {})}
-    bare = {k: v for k, v in schema.items() if k not in ("$defs", "definitions")}
-    return _inlined(bare, names, ())
-
-
-def _inlined(schema: Any, names: dict[str, Any], outer: tuple[str, ...]) -> Any:
     if isinstance(schema, list):
         return [_inlined(item, names, outer) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    further = {k: _inlined(v, names, outer) for k, v in schema.items() if k != "$ref"}
-    if isinstance(schema.get("$ref"), str):
-        name = schema["$ref"].rpartition("/")[2]
+    further = {
+        k: _inlined(v, names, outer) for k, v in schema.items() if k not in ("$ref", "$defs")
+    }
+    if "$ref" in schema:
+        name = str(schema["$ref"]).rpartition("/")[2]
         if name in outer or name not in names:
             return {"type": "object", **further}
         return {**_inlined(names[name], names, (*outer, name)), **further}
@@ -334,24 +298,20 @@ def _key(form: Form, key: Any) -> Any:
         raise Misfit(f"has the key {key!r}, which {fault}") from None
 
 
-def _first_fit(members: list[Form], value: Any) -> Any:
-    """The value under the first member of a union that it fits well, else at all."""
-    if value is None and NULL in members:
-        return None
-    others = [member for member in members if member is not NULL]
-    for member in others if len(others) > 1 else ():
-        if member.sure:
-            with suppress(Misfit):
-                made = member.read(value)
-                shown = to_json_value(made)
-                if made is value or (type(shown) is type(value) and shown == value):
-                    return made
-    faults = []
-    for member in sorted(others, key=lambda m: check_value(value, m.schema) is not None):
+def _best_fit(members: list[Form], value: Any) -> Any:
+    """The value under the member of a union that it fits best, of equal ones the first."""
+    found, faults = [], []
+    for member in members:
         try:
-            return member.read(value)
+            made = member.read(value)
         except Misfit as fault:
-            faults.append(fault)
-    if len(faults) == 1:
-        raise faults[0]
-    raise Misfit("; ".join(dict.fromkeys(str(fault) for fault in faults)))
+            faults.append(str(fault))
+            continue
+        shown = to_json_value(made)
+        same = made is value or (type(shown) is type(value) and shown == value)
+        # Any text is a text, but hardly any is a date by chance.
+        sure = same and member.schema not in (SCALARS[str].schema, SCALARS[Decimal].schema)
+        found.append((sure, check_value(value, member.schema) is None, made))
+    if not found:
+        raise Misfit("; ".join(dict.fromkeys(faults)))
+    return max(found, key=lambda row: row[:2])[2]

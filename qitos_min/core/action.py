@@ -10,8 +10,6 @@ from typing import Any
 from ._contract import Record
 from ._limits import check_count, check_timeout
 
-__all__ = ["Action", "ActionExecutionPolicy", "ActionKind", "ActionResult", "ActionStatus"]
-
 _SPELLINGS = {"action": "name", "arguments": "args", "id": "action_id"}
 
 

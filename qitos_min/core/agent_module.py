@@ -13,8 +13,6 @@ from .decision import ActionT
 from .task import Task
 from .tool_registry import ToolRegistry
 
-__all__ = ["AgentModule"]
-
 StateT = TypeVar("StateT")
 ObservationT = TypeVar("ObservationT")
 

@@ -11,8 +11,6 @@ from typing import Any, Generic, TypeVar
 from ._contract import Record
 from ._limits import check_count
 
-__all__ = ["AgentRegistry", "AgentSpec", "ContextStrategy", "HandoffContext", "StateAdapter"]
-
 SourceT = TypeVar("SourceT")
 TargetT = TypeVar("TargetT")
 

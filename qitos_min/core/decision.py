@@ -9,8 +9,6 @@ from typing import Any, Generic, TypeVar
 from ._contract import Record
 from .action import Action
 
-__all__ = ["Decision"]
-
 ActionT = TypeVar("ActionT")
 _MODES = ("act", "final", "wait", "branch", "handoff")
 _Meta = dict[str, Any] | None

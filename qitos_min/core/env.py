@@ -9,8 +9,6 @@ from typing import Any
 from ._contract import Record
 from .errors import ErrorCategory, QitosRuntimeError
 
-__all__ = ["Env", "EnvCapabilityError", "EnvObservation", "EnvSpec", "EnvStepResult"]
-
 
 class EnvCapabilityError(QitosRuntimeError):
     """An environment lacks a group of operations that a tool needs.

@@ -6,12 +6,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-__all__ = [
-    "ErrorCategory", "ModelExecutionError", "ParseExecutionError", "QitosRuntimeError",
-    "RuntimeErrorInfo", "StateExecutionError", "StopReason", "SystemExecutionError",
-    "ToolExecutionError", "classify_exception",
-]  # fmt: skip
-
 
 class ErrorCategory(str, Enum):
     """Which part of a run failed."""

@@ -8,8 +8,6 @@ from typing import Any
 
 from ._contract import Record
 
-__all__ = ["History", "HistoryMessage", "HistoryPolicy", "MessageLog"]
-
 
 @dataclass
 class HistoryMessage(Record):

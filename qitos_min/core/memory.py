@@ -8,8 +8,6 @@ from typing import Any
 from ._contract import Record
 from .history import MessageLog
 
-__all__ = ["Memory", "MemoryRecord"]
-
 
 @dataclass
 class MemoryRecord(Record):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["Observation"]
-
 
 class Observation(dict[str, Any]):
     """A dict whose keys are attributes too.

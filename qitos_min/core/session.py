@@ -6,8 +6,6 @@ import re
 import uuid
 from dataclasses import dataclass
 
-__all__ = ["AttemptIdentity"]
-
 
 @dataclass(frozen=True)
 class AttemptIdentity:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["InMemorySharedMemory", "SharedMemoryManager"]
-
 
 class InMemorySharedMemory:
     """Values by key; several threads may use it, as each operation is one of a dict."""

@@ -11,8 +11,6 @@ from .. import __version__
 from ._contract import Record
 from ._json import dumps
 
-__all__ = ["BenchmarkRunResult", "ExperimentSpec", "RunSpec"]
-
 _Kind = TypeVar("_Kind", bound="_Spec")
 
 

@@ -11,8 +11,6 @@ from ._kinds import Misfit
 from ._typed import restored
 from .errors import ErrorCategory, QitosRuntimeError, StopReason
 
-__all__ = ["StateMigrationError", "StateSchema", "StateValidationError", "restored_state"]
-
 
 class _StateError(QitosRuntimeError):
     def __init__(self, message: str, field_name: str = "") -> None:

@@ -9,8 +9,6 @@ from ._contract import Record
 from ._limits import check_count, is_number
 from .env import EnvSpec
 
-__all__ = ["Task", "TaskBudget", "TaskResource", "TaskResult", "check_limits"]
-
 
 @dataclass
 class TaskBudget(Record):

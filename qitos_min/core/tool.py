@@ -15,7 +15,6 @@ from ._limits import check_count, check_seconds, check_timeout
 from .tool_schema import CallSignature
 
 _MARK = "__qitos_tool_meta__"
-_OPS_GROUPS = {"file_ops": "file", "process_ops": "process"}
 
 
 @dataclass
@@ -200,21 +199,9 @@ class BaseTool:
 
     def execute(self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None) -> Any:
         """Do the work; what is returned becomes the output of a ``ToolResult``."""
-        signature, context = self._signature, runtime_context or {}
-        if signature is None:
+        if self._signature is None:
             raise NotImplementedError(f"{type(self).__qualname__} must define execute()")
-        env: Any = context.get("env")
-        offered = context.get("ops") or {}
-        known = {"runtime_context": dict(context), "ops": offered}
-        injected = {}
-        for name in signature.injected:
-            value, group = known.get(name, context.get(name)), _OPS_GROUPS.get(name)
-            if group is not None and name not in context:
-                asked = group not in offered and env is not None
-                value = env.get_ops(group) if asked else offered.get(group)
-            if value is not None or name in signature.unset:
-                injected[name] = value
-        first, named = signature.bind(args, injected)
+        first, named = self._signature.bind(args, runtime_context or {})
         return (self.func if isinstance(self, FunctionTool) else self.run)(*first, **named)
 
     def run(self, **args: Any) -> Any:
@@ -336,18 +323,17 @@ def as_tool(item: Any, name: str | None = None, meta: ToolMeta | None = None) ->
         return tool
     if isinstance(item, type):
         raise TypeError(f"class {item.__qualname__} is no tool, register an instance")
-    if callable(getattr(item, "execute", None)):
-        return _ToolObject(item, _merged(_object_spec(item), meta, name))
     run = getattr(item, "run", item)
-    if callable(run):  # Its signature gives the arguments.
-        spec = _object_spec(item)
-        given = {field.name: getattr(spec, field.name) or None for field in fields(ToolMeta)}
-        if spec.parameters:
-            given["input_schema"] = spec.arguments_schema()
-        known = {name: value for name, value in given.items() if value is not None}
-        return FunctionTool(run, _merged(ToolMeta(**known), meta, name))
-    wanted = "a function, a method or an object with execute() or run()"
-    raise TypeError(f"expected {wanted}, got {type(item).__qualname__}")
+    if not callable(getattr(item, "execute", run)):
+        wanted = "a function, a method or an object with execute() or run()"
+        raise TypeError(f"expected {wanted}, got {type(item).__qualname__}")
+    own = getattr(item, "spec", None)
+    spec = own if isinstance(own, ToolSpec) else ToolSpec.from_attributes(own or item, item.__doc__)
+    if not hasattr(item, "execute"):  # Its signature gives the arguments.
+        own = spec.arguments_schema() if spec.parameters or spec.input_schema else None
+        item = FunctionTool(run, ToolMeta(name=spec.name, input_schema=own))
+        spec = replace(spec, input_schema=item.spec.input_schema)
+    return _ToolObject(item, _merged(spec, meta, name))
 
 
 def is_function(item: Any) -> bool:
@@ -363,22 +349,13 @@ def _check_bound(tool: BaseTool) -> None:
         raise TypeError(f"{func.__qualname__} {what}")
 
 
-def _object_spec(item: Any) -> ToolSpec:
-    own = getattr(item, "spec", None)
-    if isinstance(own, ToolSpec):
-        return own
-    spec = ToolSpec.from_attributes(item if own is None else own, type(item).__doc__)
-    return spec if spec.name else replace(spec, name=getattr(item, "name", ""))
-
-
 def _merged(base: Any, meta: ToolMeta | None, name: str | None) -> Any:
     """A copy of a meta or spec with the fields of ``meta`` that are set, and a name."""
-    unset = ToolMeta()
-    given = {field.name: getattr(meta or unset, field.name) for field in fields(ToolMeta)}
-    changes = {field: value for field, value in given.items() if value != getattr(unset, field)}
+    unset = vars(ToolMeta())
+    given = {n: v for n, v in vars(meta or ToolMeta()).items() if n in unset and v != unset[n]}
     if name is not None or base.name:
-        changes["name"] = base.name if name is None else name
-    return replace(base, **changes)
+        given["name"] = base.name if name is None else name
+    return replace(base, **given)
 
 
 def shown(item: Any) -> str:

@@ -7,7 +7,6 @@ import inspect
 import re
 from collections.abc import Iterable
 from copy import copy
-from dataclasses import dataclass
 from typing import Any
 
 from ._foreign import guarded
@@ -25,14 +24,6 @@ _DESCRIBED = "prompt output_schema timeout_s max_retries requires_user_interacti
 _DESCRIBED += ["supports_background", "result_max_chars", "produces_artifact"]
 
 
-@dataclass(frozen=True)
-class ToolOrigin:
-    """Where a tool came from."""
-
-    source: str  # ``function``, ``tool`` for an object, or ``toolset``.
-    toolset_name: str | None = None
-
-
 class ToolRegistry:
     """Tools by name or alias, with the one way to call them.
 
@@ -42,7 +33,7 @@ class ToolRegistry:
     def __init__(self, *, auto_short_aliases: bool = True) -> None:
         self._auto_short_aliases = auto_short_aliases
         self._tools: dict[str, BaseTool] = {}
-        self._origins: dict[str, ToolOrigin] = {}
+        self._sources: dict[str, str] = {}  # ``function``, ``tool`` for an object, or ``toolset``.
         self._aliases: dict[str, str] = {}
         self._toolsets: list[Any] = []
 
@@ -70,34 +61,34 @@ class ToolRegistry:
         ``TypeError`` for no tool, ``ValueError`` for a name that is taken or not legal.
         """
         source = "function" if is_function(item) else "tool"
-        return self._add([(as_tool(item, name, meta), ToolOrigin(source))])
+        return self._add([as_tool(item, name, meta)], source)
 
     def include(self, obj: Any) -> ToolRegistry:
-        """Add a toolset, a registry, a list, the decorated methods of an object, or one tool."""
-        if isinstance(obj, (ToolRegistry, list, tuple)) or _is_toolset(obj):
-            return self.include_toolset(obj)
-        alone = isinstance(obj, BaseTool) or is_function(obj)
-        marked = [] if alone else [name for name in dir(obj) if _is_marked(obj, name)]
-        found = [(as_tool(getattr(obj, name)), ToolOrigin("function")) for name in marked]
-        return self._add(found) if found else self.register(obj)
-
-    def include_toolset(self, items: Any) -> ToolRegistry:
-        """Add a toolset, a registry, an iterable of tools, or one, all or none of them."""
-        if isinstance(items, BaseTool) or is_function(items):
-            return self.register(items)
-        if _is_toolset(items):
-            return self.register_toolset(items, namespace="")
-        merged = self.copy()
-        if isinstance(items, ToolRegistry):
-            merged._add([(t, items._origins[name]) for name, t in items._tools.items()])
-            for alias, name in items._aliases.items():
+        """Add a toolset, a registry, a tool, the decorated methods of an object, or many of them."""
+        if isinstance(obj, BaseTool) or is_function(obj):
+            return self.register(obj)
+        if _is_toolset(obj):
+            return self.register_toolset(obj, namespace="")
+        if marked := [name for name in dir(obj) if _is_marked(obj, name)]:
+            return self._add([as_tool(getattr(obj, name)) for name in marked], "function")
+        if not isinstance(obj, (ToolRegistry, Iterable)):
+            return self.register(obj)
+        merged = self.copy()  # All of them or none.
+        if isinstance(obj, ToolRegistry):
+            for name, tool in obj._tools.items():
+                merged._add([tool], obj._sources[name])
+            for alias, name in obj._aliases.items():
                 merged.register_alias(alias, name)
-            merged._toolsets.extend(items._toolsets)
+            merged._toolsets.extend(obj._toolsets)
         else:
-            for item in items:
+            for item in obj:
                 merged.include(item)
         vars(self).update(vars(merged))
         return self
+
+    def include_toolset(self, items: Any) -> ToolRegistry:
+        """The same as :meth:`include`, by the name that says what is meant."""
+        return self.include(items)
 
     def register_toolset(self, toolset: Any, namespace: str | None = None) -> ToolRegistry:
         """Add the tools of an object with ``tools()`` as ``namespace.name``.
@@ -106,12 +97,11 @@ class ToolRegistry:
         """
         if not _is_toolset(toolset):
             raise TypeError(f"a toolset needs a method tools(), got {shown(toolset)}")
-        title = _toolset_name(toolset)
-        prefix = title if namespace is None else namespace
+        prefix = _toolset_name(toolset) if namespace is None else namespace
         tools = [as_tool(item) for item in toolset.tools()]
         if prefix:
             tools = [as_tool(tool, f"{prefix}.{tool.spec.name}") for tool in tools]
-        self._add([(tool, ToolOrigin("toolset", title)) for tool in tools])
+        self._add(tools, "toolset")
         self._toolsets.append(toolset)
         return self
 
@@ -136,16 +126,15 @@ class ToolRegistry:
 
     def resolve_name(self, name: object) -> str | None:
         """The canonical name of a name or alias, or None."""
-        if not isinstance(name, str) or name in self._tools:
-            return name if isinstance(name, str) else None
-        return self._aliases.get(name) or self._short_aliases().get(name)
+        if not isinstance(name, str):
+            return None
+        return name if name in self._tools else {**self._short_aliases(), **self._aliases}.get(name)
 
     def names_of(self, name: str) -> list[str]:
         """The canonical name of a tool, then its aliases; ``ValueError`` if unknown."""
         canonical = self._known(name)
         aliases = dict.fromkeys([*self._aliases, *self._short_aliases()])
-        found = [alias for alias in aliases if self.resolve_name(alias) == canonical]
-        return [canonical, *(alias for alias in found if alias != canonical)]
+        return [canonical, *(a for a in aliases if self.resolve_name(a) == canonical != a)]
 
     def suggest(self, name: str, limit: int = 3) -> list[str]:
         """Up to ``limit`` canonical names that look like ``name``, best first."""
@@ -162,15 +151,15 @@ class ToolRegistry:
         """The names of the toolsets, in the order of registration."""
         return [_toolset_name(toolset) for toolset in self._toolsets]
 
-    def origin(self, name: str) -> ToolOrigin:
-        """Where a tool came from; ``ValueError`` if unknown."""
-        return self._origins[self._known(name)]
+    def source_of(self, name: str) -> str:
+        """Whether a tool is of a ``function``, ``tool`` object or ``toolset``."""
+        return self._sources[self._known(name)]
 
     def describe_tool(self, name: str) -> dict[str, Any]:
         """All that is known about a tool, as JSON; ``ValueError`` if unknown."""
         spec = self.resolve(name).spec
         told = {field: getattr(spec, field) for field in _DESCRIBED}
-        told = {"input_schema": spec.arguments_schema(), **told, "origin": self.origin(name)}
+        told = {"input_schema": spec.arguments_schema(), **told, "source": self.source_of(name)}
         return {**ToolPermissionSpec.from_spec(spec).to_dict(), **to_json_value(told)}
 
     def get_all_specs(self) -> list[dict[str, Any]]:
@@ -187,9 +176,9 @@ class ToolRegistry:
         if renderer is not None:
             return str(renderer(self))
         lines = []
-        for spec in self._sorted_specs():
-            schema = spec.arguments_schema()
-            lines.append(f"- {spec.name}: {spec.prompt or spec.description}")
+        for function in (entry["function"] for entry in self.get_all_specs()):
+            schema = function["parameters"]
+            lines.append(f"- {function['name']}: {function['description']}")
             for name, part in schema.get("properties", {}).items():
                 needed = "" if name in schema.get("required", ()) else ", optional"
                 kind = part.get("type", "any")
@@ -261,18 +250,18 @@ class ToolRegistry:
                 claims.setdefault(name.rpartition(".")[2], []).append(name)
         return {short: names[0] for short, names in claims.items() if len(names) == 1}
 
-    def _add(self, found: Iterable[tuple[BaseTool, ToolOrigin]]) -> ToolRegistry:
-        tools, origins = dict(self._tools), dict(self._origins)
-        for tool, origin in found:
+    def _add(self, added: list[BaseTool], source: str) -> ToolRegistry:
+        tools = dict(self._tools)
+        for tool in added:
             name = tool.spec.name
             _check_name(name)
             other = tools.get(name) or tools.get(self._aliases.get(name, ""))
             if other is not None:
                 text = f"tool {name!r} is {shown(other)} already, it cannot be {shown(tool)} too"
                 raise ValueError(text)
-            tools[name], origins[name] = tool, origin
+            tools[name] = tool
+        self._sources.update({tool.spec.name: source for tool in added})
         self._tools.update(tools)
-        self._origins.update(origins)
         return self
 
 

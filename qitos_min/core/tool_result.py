@@ -321,38 +321,40 @@ _EFFECT_OPEN = ("started", "unknown", "reconciliation_required")
 _EFFECT_RETRYABLE = ("no_effect_declared", "not_started", "rejected")
 _OUTCOME, _EFFECT = "contradictory_outcome", "contradictory_effect"
 _RETRY = "unsafe_retry_disposition"
+_TOGETHER = "effect_ref and an effect in effect_state go together"
+_FLAGGED = "an effect to reconcile needs reconciliation_required and outcome_unknown"
+_OPEN = f"outcome_unknown needs an effect that is {', '.join(_EFFECT_OPEN)}"
+_SETTLED = "retryable needs recoverable, no running worker, and no effect"
+_RUNNING = "blocked_worker_running needs a running worker"
+_UNCERTAIN = "requires_reconciliation needs outcome_unknown or reconciliation_required"
 
 
 def _state_fault(r: Any) -> tuple[str, str] | None:
     """Code and words of the first rule that the fields break together, or None."""
     success, running = r.status == "success", r.worker_still_running
-    told = bool(r.error_kind and r.error_code)
+    told = r.error_kind and r.error_code
     silent = r.error is r.error_kind is r.error_code is None
     kind = _KIND_OF_STATUS.get(r.status, r.error_kind)
     effect, unknown, retry = r.effect_state, r.outcome_unknown, r.retry_disposition
-    uncertain = unknown or r.reconciliation_required
-    settled = effect in _EFFECT_RETRYABLE and not uncertain and not running
+    reconciled = r.reconciliation_required
+    settled = effect in _EFFECT_RETRYABLE and not (unknown or reconciled or running)
     may_run = r.status in ("timed_out", "cancelled")
     has_ref, has_effect = r.effect_ref is not None, effect != "no_effect_declared"
-    reconciled = effect != "reconciliation_required" or (unknown and r.reconciliation_required)
-    closed = unknown and effect not in _EFFECT_OPEN
-    unsettled = retry == "retryable" and not (r.recoverable and settled)
-    blocked = retry == "blocked_worker_running" and not running
-    certain = retry == "requires_reconciliation" and not uncertain
-    flags = "reconciliation_required and outcome_unknown"
-    either = "outcome_unknown or reconciliation_required"
+    flags = unknown and reconciled
+    # When a rule speaks, what must then hold, and that in words.
     rules = (
-        (_OUTCOME, success and not silent, "a success has no error, error_kind or error_code"),
-        (_OUTCOME, success and running, "a success has no running worker"),
-        (_OUTCOME, not success and not told, "a failure has an error_kind and an error_code"),
-        (_OUTCOME, r.error_kind != kind, f"a {r.status} call has the error_kind {kind}"),
-        (_OUTCOME, running and not may_run, "only a timed_out or cancelled call has a worker"),
-        (_EFFECT, has_ref != has_effect, "effect_ref and an effect in effect_state go together"),
-        (_EFFECT, effect == "unknown" and not unknown, "an unknown effect needs outcome_unknown"),
-        (_EFFECT, not reconciled, f"an effect to reconcile needs {flags}"),
-        (_EFFECT, closed, f"outcome_unknown needs an effect that is {', '.join(_EFFECT_OPEN)}"),
-        (_RETRY, unsettled, "retryable needs recoverable, no running worker, and no effect"),
-        (_RETRY, blocked, "blocked_worker_running needs a running worker"),
-        (_RETRY, certain, f"requires_reconciliation needs {either}"),
+        (_OUTCOME, success, silent, "a success has no error, error_kind or error_code"),
+        (_OUTCOME, success, not running, "a success has no running worker"),
+        (_OUTCOME, not success, told, "a failure has an error_kind and an error_code"),
+        (_OUTCOME, True, r.error_kind == kind, f"a {r.status} call has the error_kind {kind}"),
+        (_OUTCOME, running, may_run, "only a timed_out or cancelled call has a worker"),
+        (_EFFECT, True, has_ref == has_effect, _TOGETHER),
+        (_EFFECT, effect == "unknown", unknown, "an unknown effect needs outcome_unknown"),
+        (_EFFECT, effect == "reconciliation_required", flags, _FLAGGED),
+        (_EFFECT, unknown, effect in _EFFECT_OPEN, _OPEN),
+        (_RETRY, retry == "retryable", r.recoverable and settled, _SETTLED),
+        (_RETRY, retry == "blocked_worker_running", running, _RUNNING),
+        (_RETRY, retry == "requires_reconciliation", unknown or reconciled, _UNCERTAIN),
     )
-    return next(((code, what) for code, broken, what in rules if broken), None)
+    broken = ((code, what) for code, speaks, holds, what in rules if speaks and not holds)
+    return next(broken, None)

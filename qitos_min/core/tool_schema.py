@@ -33,10 +33,8 @@ class CallSignature:
     """What a function takes, split by who fills it."""
 
     schema: dict[str, Any]  # JSON schema of the arguments that a caller fills.
-    injected: tuple[str, ...]  # Parameters that the runtime fills.
-    unset: frozenset[str]  # Those of the injected parameters that have no default.
-    positional: dict[str, Any]
-    """Default by name of the parameters that cannot be passed by name, in order."""
+    injected: dict[str, Any]  # Defaults of the parameters that the runtime fills.
+    positional: dict[str, Any]  # Defaults of those that cannot be passed by name, in order.
     forms: dict[str, Form]  # How the arguments are read, by name.
     further: Form | None  # How those are read that ``**kwargs`` takes.
 
@@ -51,19 +49,19 @@ class CallSignature:
         """
         hints = resolved_hints(documented(func))
         _, notes = docstring_parts(documented(func).__doc__)
+        found = parameters(func)
         forms: dict[str, Form] = {}
-        properties, required, injected, positional = {}, [], {}, {}
-        further = None
-        for item in parameters(func):
+        properties, required, injected, further = {}, [], {}, None
+        positional = {
+            item.name: item.default for item in found if item.kind is item.POSITIONAL_ONLY
+        }
+        for item in found:
             form = form_of(hints.get(item.name, Any))
-            if item.kind is item.VAR_POSITIONAL:
-                continue
             if item.kind is item.VAR_KEYWORD:
-                further = form if form.schema is not None else None
+                further = form
+            elif item.kind is item.VAR_POSITIONAL:
                 continue
-            if item.kind is item.POSITIONAL_ONLY:
-                positional[item.name] = item.default
-            if _is_injected(item, form.schema or {}):
+            elif _is_injected(item, form.schema or {}):
                 injected[item.name] = item.default
             elif form.schema is not None:
                 forms[item.name] = form
@@ -77,10 +75,9 @@ class CallSignature:
                     "a function, which JSON cannot hold; give it a default, then it is left out of "
                     "the schema"
                 )
-        unset = frozenset(n for n, default in injected.items() if default is _EMPTY)
         rest = {} if further is None else {"additionalProperties": further.schema or True}
         schema = {"type": "object", "properties": properties, "required": required, **rest}
-        return cls(schema, tuple(injected), unset, positional, forms, further)
+        return cls(schema, injected, positional, forms, further)
 
     def misfit(self, args: Mapping[str, Any]) -> Fault | None:
         """The first argument that its type cannot take."""
@@ -92,9 +89,9 @@ class CallSignature:
         return None
 
     def bind(
-        self, args: Mapping[str, Any], injected: Mapping[str, Any]
+        self, args: Mapping[str, Any], context: Mapping[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
-        """The positional and named values of one call; ``injected`` beats ``args``.
+        """The positional and named values of one call; the runtime's beat ``args``.
 
         An argument that its type cannot take is passed as it is.
         """
@@ -102,7 +99,10 @@ class CallSignature:
         for name, value in args.items():
             with suppress(Misfit):
                 values[name] = self._typed(name, value)
-        values.update(injected)
+        for name, default in self.injected.items():
+            value = _injected_value(name, context)
+            if value is not None or default is _EMPTY:
+                values[name] = value
         first = [
             values.pop(name, default)
             for name, default in self.positional.items()
@@ -126,6 +126,15 @@ def function_schema(func: Callable[..., Any]) -> dict[str, Any]:
     parts = schema["properties"]
     notes = {name: part["description"] for name, part in parts.items() if "description" in part}
     return {"parameters": parts, "required": schema["required"], "descriptions": notes}
+
+
+def _injected_value(name: str, context: Mapping[str, Any]) -> Any:
+    env, offered = context.get("env"), context.get("ops") or {}
+    known = {**context, "runtime_context": dict(context), "ops": offered}
+    group = name.removesuffix("_ops")
+    if name in known or name == "env":
+        return known.get(name)
+    return offered.get(group) if group in offered or env is None else env.get_ops(group)
 
 
 def _is_injected(item: inspect.Parameter, schema: dict[str, Any]) -> bool:

@@ -168,7 +168,7 @@ def test_an_engine_can_be_cancelled_by_another_runs_token():
         return ADD
 
     engine = Engine(ScriptedAgent(decide, Decision.final("x"), tool_registry=tools()))
-    engine.follow(token)
+    engine.token = token
     assert reason_of(engine.run("t")) == "cancelled_after_step"
     assert token.mode is AFTER_STEP
     assert play(engine).final_result == "x"

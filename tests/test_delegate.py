@@ -295,34 +295,10 @@ def test_delegates_side_by_side_share_what_is_left():
     assert result.total_tokens == 100 * sum(model.calls for model in models)
 
 
-@pytest.mark.parametrize(
-    "budget, what",
-    [
-        (RuntimeBudget(max_steps=1), "max_steps"),
-        (RuntimeBudget(max_tokens=100), "max_tokens"),
-        (RuntimeBudget(max_runtime_seconds=0.01), "max_runtime_seconds"),
-    ],
-)
-def test_with_nothing_left_a_delegate_is_refused(budget, what):
+@pytest.mark.parametrize("budget", [RuntimeBudget(max_steps=1), RuntimeBudget(max_runtime_seconds=0)])
+def test_with_nothing_left_a_delegate_does_nothing(budget):
     model = Spender(1)
-    engine = boss_over(spending(model), budget=budget)
-    decide = engine.agent.work
-
-    def work(state, observation):
-        if what == "max_tokens":
-            observation_run[0].charge(100)
-        time.sleep(0.02 if what == "max_runtime_seconds" else 0)
-        return decide(state, observation)
-
-    engine.agent.work = work
-    session = engine.session("t")
-    observation_run = [session._run]
-    [call] = session.run().records[0].tool_invocations
-    assert (call["status"], call["error_code"], call["error"]) == (
-        "error",
-        "delegate_budget_exhausted",
-        f"delegation to 'worker' refused: nothing is left of {what} of the run's budget",
-    )
+    boss_over(spending(model), budget=budget).run("t")
     assert model.calls == 0
 
 

@@ -151,7 +151,7 @@ def test_the_budget_is_named_when_both_limits_are_the_same():
 def test_a_criterion_of_steps_ends_the_run_as_max_steps():
     result = play_agent(ADD, ADD, stop_criteria=[MaxStepsCriteria(2)])
     assert (result.step_count, reason_of(result)) == (2, "max_steps")
-    assert result.events[-2].payload["stop_detail"] == "2 of 2 steps"
+    assert result.events[-2].payload["stop_detail"] == "steps=2 of 2"
 
 
 def test_a_limit_that_is_no_number_is_a_recorded_failure():

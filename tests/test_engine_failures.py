@@ -447,7 +447,7 @@ class Recovering(RecoveryPolicy):
         self.asked.append((phase, step_id, type(exc).__name__))
         if isinstance(self.answer, BaseException):
             raise self.answer
-        return self.answer
+        return self.answer() if callable(self.answer) else self.answer
 
 
 def test_a_policy_lets_the_run_go_on():
@@ -468,15 +468,14 @@ def test_a_policy_lets_the_run_go_on():
         (RecoveryDecision(True, False, StopReason.STAGNATION), "stagnation", None),
         (RecoveryDecision(True, False, "success"), "success", None),
         (
-            RecoveryDecision(True, True, "bored"),
+            lambda: RecoveryDecision(True, True, "bored"),
             "unrecoverable_error",
             "recovery failed: ValueError: 'bored' is not a valid StopReason",
         ),
         (
             None,
             "unrecoverable_error",
-            "recovery failed: TypeError: the policy answered a NoneType,"
-            " expected a RecoveryDecision",
+            "recovery failed: TypeError: expected a RecoveryDecision, got NoneType",
         ),
         (Stop("no"), "unrecoverable_error", "recovery failed: Stop: no"),
         (Silent(), "unrecoverable_error", "recovery failed: Silent"),

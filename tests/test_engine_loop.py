@@ -588,9 +588,10 @@ def test_a_protocol_is_resolved_by_the_model_when_none_is_named():
     assert Engine(agent).export_config().protocol_id == "json_decision_v1"
 
 
+AGENT = "agent must be an AgentModule with init_state, decide, reduce, should_stop"
 BAD_PARTS = [
-    ({"agent": ScriptedAgent}, TypeError, "agent must be an AgentModule, got a class"),
-    ({"agent": "me"}, TypeError, "agent must be an AgentModule, got 'me'"),
+    ({"agent": ScriptedAgent}, TypeError, f"{AGENT}, got a class"),
+    ({"agent": "me"}, TypeError, f"{AGENT}, got 'me'"),
     ({"budget": 5}, TypeError, "budget must be of type RuntimeBudget, got int"),
     ({"tool_registry": []}, TypeError, "tool_registry must be of type ToolRegistry, got list"),
     ({"agent_registry": {}}, TypeError, "agent_registry must be of type AgentRegistry, got dict"),
@@ -601,9 +602,9 @@ BAD_PARTS = [
         "action_execution_policy must be of type ActionExecutionPolicy, got str",
     ),
     ({"critics": Quality()}, TypeError, "critics must be a list, got Quality"),
-    ({"critics": [Quality]}, TypeError, "critics[0] must be an instance, got a class"),
-    ({"critics": [plain, 5]}, TypeError, "critics[1] has no evaluate() method, got int"),
-    ({"stop_criteria": [5]}, TypeError, "stop_criteria[0] has no should_stop() method, got int"),
+    ({"critics": [Quality]}, TypeError, "critics[0] must be a Critic with evaluate, got a class"),
+    ({"critics": [plain, 5]}, TypeError, "critics[1] must be a Critic with evaluate, got 5"),
+    ({"stop_criteria": [5]}, TypeError, "stop_criteria[0] must be a StopCriteria with should_stop, got 5"),
     ({"hooks": World()}, TypeError, "hooks must be a list, got World"),
     ({"approval_callback": True}, TypeError, "approval_callback must be of type Callable, got bool"),
     ({"delegate_depth": -1}, ValueError, "delegate_depth must be an int of at least 0, got -1"),
@@ -673,7 +674,7 @@ def test_a_runtime_gives_its_parts_and_keywords_win():
     serial = Engine(
         ScriptedAgent(), runtime=runtime, action_execution_policy=ActionExecutionPolicy()
     )
-    assert serial.action_policy.mode == "serial"
+    assert serial.executor.policy.mode == "serial"
 
 
 # Agents that run themselves

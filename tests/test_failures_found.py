@@ -326,68 +326,47 @@ class Half:
     append = reset = observe = start = finalize = parse = lambda *_: None
 
 
+WRITER = "trace_writer must be a TraceWriter(folder) with start, write_event, write_step, finalize"
+STORE = "checkpoint_store must be a checkpoint store, as FileCheckpointStore(folder), with append"
+ENV = (
+    "env must be an Env, as HostEnv(folder), with"
+    " setup, reset, observe, step, is_terminal, teardown"
+)
+PROTOCOL = (
+    "protocol must be a Protocol or the name of one with id, system_prompt, tools_argument, parse"
+)
+PARSER = "parser must be a function or have parse()"
+HISTORY = "history must be a History with append, retrieve"
+HOOK = "must be an EngineHook or have some of its methods"
+POLICY = "recovery_policy must be a RecoveryPolicy with reset, handle"
 PARTS = [
-    (
-        {"trace_writer": "runs/x"},
-        "trace_writer must be a TraceWriter, got 'runs/x'; TraceWriter('runs/x') makes one",
-    ),
-    (
-        {"trace_writer": Half()},
-        "trace_writer must be a TraceWriter, got Half, which lacks write_event, write_step",
-    ),
-    ({"trace_writer": TraceWriter}, "trace_writer must be a TraceWriter, got a class"),
-    (
-        {"checkpoint_store": Path("runs")},
-        "checkpoint_store must be a checkpoint store, got PosixPath('runs');"
-        " FileCheckpointStore('runs') makes one",
-    ),
-    ({"checkpoint_store": 5}, "checkpoint_store must be a checkpoint store, got 5"),
-    (
-        {"runtime": RuntimeComposition(checkpoint_store={})},
-        "checkpoint_store must be a checkpoint store, got {}",
-    ),
-    ({"env": "/tmp"}, "env must be an Env, got '/tmp'; HostEnv('/tmp') makes one"),
-    ({"env": HostEnv}, "env must be an Env, got a class"),
-    (
-        {"env": Half()},
-        "env must be an Env, got Half, which lacks setup, step, is_terminal, teardown",
-    ),
-    ({"protocol": 5}, "protocol must be a Protocol or the name of one, got 5"),
-    (
-        {"protocol": Half()},
-        "protocol must be a Protocol or the name of one, got Half,"
-        " which lacks id, system_prompt, tools_argument",
-    ),
-    (
-        {"agent": ScriptedAgent(model_protocol=["x"])},
-        "protocol must be a Protocol or the name of one, got ['x']",
-    ),
-    ({"parser": "json"}, "parser must be a function or have parse(), got 'json'"),
-    (
-        {"agent": ScriptedAgent(model_parser=History())},
-        "parser must be a function or have parse(), got History",
-    ),
-    ({"parser": Half}, "parser must be a function or have parse(), got a class"),
-    ({"history": []}, "history must be a History, got []"),
-    ({"history": Half()}, "history must be a History, got Half, which lacks retrieve"),
-    ({"agent": ScriptedAgent(history="h")}, "history must be a History, got 'h'"),
-    (
-        {"hooks": ["print"]},
-        "hooks[0] must be an EngineHook or have some of its methods, got 'print'",
-    ),
+    ({"trace_writer": "runs/x"}, f"{WRITER}, got 'runs/x'"),
+    ({"trace_writer": Half()}, f"{WRITER}, got Half"),
+    ({"trace_writer": TraceWriter}, f"{WRITER}, got a class"),
+    ({"checkpoint_store": Path("runs")}, f"{STORE}, got PosixPath('runs')"),
+    ({"checkpoint_store": 5}, f"{STORE}, got 5"),
+    ({"runtime": RuntimeComposition(checkpoint_store={})}, f"{STORE}, got {{}}"),
+    ({"env": "/tmp"}, f"{ENV}, got '/tmp'"),
+    ({"env": HostEnv}, f"{ENV}, got a class"),
+    ({"env": Half()}, f"{ENV}, got Half"),
+    ({"protocol": 5}, f"{PROTOCOL}, got 5"),
+    ({"protocol": Half()}, f"{PROTOCOL}, got Half"),
+    ({"agent": ScriptedAgent(model_protocol=["x"])}, f"{PROTOCOL}, got ['x']"),
+    ({"parser": "json"}, f"{PARSER}, got 'json'"),
+    ({"agent": ScriptedAgent(model_parser=History())}, f"{PARSER}, got History"),
+    ({"parser": Half}, f"{PARSER}, got a class"),
+    ({"history": []}, f"{HISTORY}, got []"),
+    ({"history": Half()}, f"{HISTORY}, got Half"),
+    ({"agent": ScriptedAgent(history="h")}, f"{HISTORY}, got 'h'"),
+    ({"hooks": ["print"]}, f"hooks[0] {HOOK}, got 'print'"),
     (
         {"hooks": [EngineHook(), SimpleNamespace(on_stepend=print)]},
-        "hooks[1] must be an EngineHook or have some of its methods, got SimpleNamespace",
+        f"hooks[1] {HOOK}, got SimpleNamespace",
     ),
-    ({"hooks": [EngineHook]}, "hooks[0] must be an instance, got a class"),
-    ({"recovery_policy": True}, "recovery_policy must be a RecoveryPolicy, got True"),
-    (
-        {"recovery_policy": Half()},
-        "recovery_policy must be a RecoveryPolicy, got Half, which lacks handle",
-    ),
-    ({"recovery_policy": RecoveryPolicy}, "recovery_policy must be a RecoveryPolicy, got a class"),
-    ({"tracing_provider": "x"}, "tracing_provider must be an object that traces, got 'x'"),
-    ({"tracing_provider": False}, "tracing_provider must be an object that traces, got False"),
+    ({"hooks": [EngineHook]}, f"hooks[0] {HOOK}, got a class"),
+    ({"recovery_policy": True}, f"{POLICY}, got True"),
+    ({"recovery_policy": Half()}, f"{POLICY}, got Half"),
+    ({"recovery_policy": RecoveryPolicy}, f"{POLICY}, got a class"),
 ]
 
 

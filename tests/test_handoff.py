@@ -209,7 +209,8 @@ def test_a_summary_tells_what_was_said_in_short():
     summary = filtered(messages, SUMMARY, None)[0]
     lines = summary.content.split("\n")
     assert lines[0] == "Earlier in this run:"
-    assert lines[1].startswith("- step 0, assistant: long long") and lines[1].endswith("...")
+    assert lines[1].startswith("- step 0, assistant: long long") and "...[TRUNCATED]" in lines[1]
+    assert len(lines[1]) == len("- step 0, assistant: ") + 200
     assert lines[2:] == ["- step 0, tool: tool 0", "- step 1, assistant: assistant 1"] + [
         "- step 1, tool: tool 1"
     ]
@@ -504,7 +505,9 @@ def test_an_agent_that_is_none_is_a_recorded_failure():
     registry = AgentRegistry().register(AgentSpec("worker", "", object()))
     engine = Engine(member("a", to("worker")), agent_registry=registry)
     result = play(engine)
-    assert result.failure["message"] == "agent must be an AgentModule, got object"
+    assert result.failure["message"] == (
+        "agent must be an AgentModule with init_state, decide, reduce, should_stop, got object"
+    )
     assert RuntimePhase.HANDOFF_START not in [event.phase for event in result.events]
 
 

@@ -207,15 +207,3 @@ def test_a_hook_that_raises_is_removed_for_the_rest_of_the_run_only():
     assert other.calls.count("on_before_step") == 2
     play(engine)
     assert calls == [0, 0]
-
-
-def test_attributes_that_cannot_be_read_are_no_hook():
-    class Odd:
-        on_event = None
-        on_step_end = print
-
-        @property
-        def on_run_start(self):
-            raise RuntimeError("no")
-
-    assert play_agent(Decision.final("x"), hooks=[Odd()]).failure is None

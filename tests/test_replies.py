@@ -6,34 +6,38 @@ import pytest
 from model_server import chat
 
 from qitos_min.core.errors import ErrorCategory
-from qitos_min.engine._replies import ModelError, ParseError, read_reply
+from qitos_min.engine._replies import (
+    ModelError,
+    ParseError,
+    read_reply,
+    response_of,
+    usage_of,
+)
 
 USAGE = {
     "chat": (
         {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 9},
-        (3, 4, 9),
+        9,
     ),
-    "no total": ({"prompt_tokens": 3, "completion_tokens": 4}, (3, 4, 7)),
-    "other names": ({"input_tokens": 3, "output_tokens": 4}, (3, 4, 7)),
-    "only total": ({"total_tokens": 9}, (0, 0, 9)),
+    "no total": ({"prompt_tokens": 3, "completion_tokens": 4}, 7),
+    "other names": ({"input_tokens": 3, "output_tokens": 4}, 7),
+    "only total": ({"total_tokens": 9}, 9),
     "unusable": (
         {"prompt_tokens": True, "completion_tokens": -4, "total_tokens": "9a"},
-        (0, 0, 0),
+        0,
     ),
     "as text and floats": (
         {"prompt_tokens": "3", "completion_tokens": 4.0, "total_tokens": None},
-        (3, 4, 7),
+        7,
     ),
-    "null": (None, (0, 0, 0)),
-    "text": ("many", (0, 0, 0)),
+    "null": (None, 0),
+    "text": ("many", 0),
 }
 
 
 @pytest.mark.parametrize(("usage", "expected"), USAGE.values(), ids=USAGE)
 def test_usage_is_read_as_counts(usage, expected):
-    reply = read_reply({**chat("x"), "usage": usage})
-    assert tuple(reply.usage.values()) == expected
-    assert list(reply.usage) == ["input_tokens", "output_tokens", "total_tokens"]
+    assert usage_of({**chat("x"), "usage": usage}) == expected
 
 
 TEXTS = {
@@ -50,8 +54,8 @@ TEXTS = {
 @pytest.mark.parametrize("value", TEXTS.values(), ids=TEXTS)
 def test_text_is_read_from_every_form_of_reply(value):
     reply = read_reply(value)
-    assert (reply.text, reply.tool_calls) == ("x y", ())
-    assert reply.raw == ({"content": value} if isinstance(value, str) else value)
+    assert (reply.text, reply.tool_calls) == ("x y", [])
+    assert response_of(value) == ({"content": value} if isinstance(value, str) else value)
 
 
 def test_reply_is_detached_and_strict_json():
@@ -61,24 +65,24 @@ def test_reply_is_detached_and_strict_json():
         "tool_calls": None,
         "n": {"k": [1]},
     }
-    reply = read_reply(message)
+    raw = response_of(message)
     message["n"]["k"].append(2)
-    assert reply.raw == {
+    assert raw == {
         "content": "x",
         "score": None,
         "tool_calls": None,
         "n": {"k": [1]},
     }
-    json.dumps(reply.raw, allow_nan=False)
+    json.dumps(raw, allow_nan=False)
 
 
-def test_tool_call_ids_are_kept_once():
+def test_tool_call_ids_are_texts():
     calls = [
         {"id": i, "name": "a", "arguments": {"x": 1}} for i in ("7", "7", "", None, 8)
     ]
     reply = read_reply({"tool_calls": calls})
-    assert [call.id for call in reply.tool_calls] == ["7", None, None, None, None]
-    assert reply.tool_calls[0] == ("7", "a", {"x": 1})
+    assert [call.action_id for call in reply.tool_calls] == ["7", "7", "", None, None]
+    assert (reply.tool_calls[0].name, reply.tool_calls[0].args) == ("a", {"x": 1})
 
 
 BAD_REPLIES = {
@@ -102,27 +106,23 @@ BAD_REPLIES = {
         {"error": 1},
         "the model answered with an error: 1",
     ),
-    "no choices": ({"choices": []}, "the chat response has no choices[0].message"),
+    "no choices": ({"choices": []}, "the model's reply is empty (finish_reason None)"),
     "odd choices": (
         {"choices": {"0": 1}},
-        "the chat response has no choices[0].message",
+        "the model's reply is empty (finish_reason None)",
     ),
     "no message": (
         {"choices": [{"index": 0}]},
-        "the chat response has no choices[0].message",
+        "the model's reply is empty (finish_reason None)",
     ),
-    "no choice": ({"choices": None}, "the chat response has no choices[0].message"),
+    "no choice": ({"choices": None}, "the model's reply is empty (finish_reason None)"),
     "error in a choice": (
         {"choices": [{"error": {"code": 400, "message": "too long"}}]},
-        "the model answered with an error: too long",
+        "the model answered with an error 400: too long",
     ),
     "error beside an empty choice": (
         {**chat(""), "error": {"message": "overloaded", "code": "529"}},
-        "the model answered with an error: overloaded",
-    ),
-    "older error object": (
-        {"object": "error", "message": "no such model", "code": 404},
-        "the model answered with an error: no such model",
+        "the model answered with an error 529: overloaded",
     ),
     "cut before it began": (
         {"choices": [{"message": {"content": None}, "finish_reason": "MAX_TOKENS"}]},

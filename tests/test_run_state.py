@@ -23,7 +23,8 @@ def finished():
 
 def test_a_run_becomes_a_document_and_comes_back():
     engine, result = finished()
-    state = RunState.from_engine_result(result, agent_name="planner", budget=engine.budget)
+    state = RunState.from_engine_result(result, agent_name="planner")
+    state.budget = engine.budget.to_dict()
     for pretty in (True, False):
         text = state.to_json(pretty=pretty)
         assert ("\n" in text) is pretty

@@ -6,35 +6,10 @@ from .critic_decorator import critic
 from .critic_result import CriticResult
 from .engine import Engine, EngineResult, StepSummary
 from .hooks import EngineHook, HookContext, ToolHookContext
-from .states import (
-    ContextConfig,
-    CriticTrace,
-    EngineConfig,
-    HandoffTrace,
-    RuntimeBudget,
-    RuntimeEvent,
-    RuntimePhase,
-    StepRecord,
-)
+from .states import ContextConfig, CriticTrace, EngineConfig, HandoffTrace
+from .states import RuntimeBudget, RuntimeEvent, RuntimePhase, StepRecord
 
-__all__ = [
-    "CancelMode",
-    "CancelToken",
-    "ContextConfig",
-    "Critic",
-    "CriticResult",
-    "CriticTrace",
-    "Engine",
-    "EngineConfig",
-    "EngineHook",
-    "EngineResult",
-    "HandoffTrace",
-    "HookContext",
-    "RuntimeBudget",
-    "RuntimeEvent",
-    "RuntimePhase",
-    "StepRecord",
-    "StepSummary",
-    "ToolHookContext",
-    "critic",
-]
+__all__ = ["CancelMode", "CancelToken", "ContextConfig", "Critic", "CriticResult", "CriticTrace"]
+__all__ += ["Engine", "EngineConfig", "EngineHook", "EngineResult", "HandoffTrace", "HookContext"]
+__all__ += ["RuntimeBudget", "RuntimeEvent", "RuntimePhase", "StepRecord", "StepSummary"]
+__all__ += ["ToolHookContext", "critic"]

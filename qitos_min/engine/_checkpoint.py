@@ -6,7 +6,7 @@ import base64
 import math
 from collections import deque
 from contextlib import suppress
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass, replace
 from typing import Any
 
 from ..core._foreign import outcome
@@ -84,7 +84,7 @@ def restore(engine: Any, run_id: str, state_kwargs: dict[str, Any]) -> Run:
         spec = engine.agent_registry.get(last["agent"]) if engine.agent_registry else None
         if spec is None:
             raise StateMigrationError(f"agent {last['agent']!r} of the run is not registered")
-        seat = engine.seat_of(spec, 0, last_step=last["last_step"])
+        seat = replace(engine.seat_of(spec), last_step=last["last_step"])
     text = task.objective if isinstance(task, Task) else task
     state = _state(seat.agent.init_state(text, **state_kwargs), last["state"])
     run = Run(engine, task, state, engine.token)

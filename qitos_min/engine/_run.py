@@ -6,7 +6,7 @@ import contextvars
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..core._foreign import described, error_text, guarded, outcome, traced
@@ -197,8 +197,9 @@ class Run(Budgeted):
         spec = self._next_agent(target)
         context, name = spec.context, self.seat.name
         arrived = filtered(self.messages, context.strategy, context.max_history_rounds)
-        known = self.seats.get(spec.name)
-        seat = self.engine.seat_of(spec, self.step_id + 1, known=known)
+        most, known = spec.max_steps_override, self.seats.get(spec.name)
+        last = None if most is None else self.step_id + 1 + most
+        seat = replace(known or self.engine.seat_of(spec), last_step=last)
         self.open_tools(seat)
         state = handed_over(self.state, spec, self.task_text)
         strategy = context.strategy.name

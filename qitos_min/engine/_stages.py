@@ -188,7 +188,7 @@ def _act(run: Run) -> bool:
     record = run.record
     calls = [_sent(*pair) for pair in zip(run.decision.actions, record.actions)]
     watch = run.tool_hook if _TOOL_HOOKS & run.listeners.keys() else None
-    executor = ActionExecutor(run.seat.registry, run.engine.action_policy, watch=watch)
+    executor = ActionExecutor(run.seat.registry, run.engine.executor.policy, watch=watch)
     batch = executor.run_batch(calls, run.tool_context())
     run.stamp()
     run.results = batch.results

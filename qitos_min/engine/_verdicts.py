@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from ..core._foreign import error_text, guarded
-from ..core.errors import ErrorCategory, QitosRuntimeError, StopReason
+from ..core._foreign import described, guarded
+from ..core.errors import ErrorCategory, StopReason
 from ..core.state import StateSchema
 from ._plain import plain
 from ._run import Run
@@ -21,10 +22,10 @@ def critique(run: Run) -> bool:
     run.emit(RuntimePhase.CRITIC, stage="start", critic_count=len(critics))
     verdict, failed = CriticResult(), None
     for critic in critics:
-        result, error = guarded(_verdict, run, critic)
+        asked = (run.state, run.decision, list(run.outputs))
+        result, error = guarded(lambda: CriticResult.from_value(critic.evaluate(*asked)))
         if error is not None:  # A critic that raises fails closed.
-            text = f"critic raised {type(error).__name__}: {error_text(error)}"
-            result = CriticResult("stop", text, score=None)
+            result = CriticResult("stop", f"critic raised {described(error)}", score=None)
         outputs.append({"critic_name": critic_name(critic), **result.to_dict()})
         failed = failed or error
         if verdict.action == "continue":
@@ -43,49 +44,26 @@ def critique(run: Run) -> bool:
     return False
 
 
-def _verdict(run: Run, critic: Any) -> CriticResult:
-    given = critic.evaluate(run.state, run.decision, list(run.outputs))
-    return CriticResult.from_value(given)
-
-
 def _keep_answer(run: Run) -> None:
     if run.answer is not None and isinstance(run.state, StateSchema):
         run.state.final_result = run.answer
 
 
 def _retry(run: Run, verdict: CriticResult) -> None:
-    """Take the answer back and patch state and next model call."""
-    run.retried, run.answer = True, None
-    if getattr(run.state, "final_result", None) is not None:
-        run.state.final_result = None
-    if isinstance(run.state, StateSchema):
-        run.state.stop_reason = None
+    """Take the answer back, and patch the next model call and fields that the state has."""
+    run.retried, run.answer, state = True, None, run.state
+    if getattr(state, "final_result", None) is not None:
+        state.final_result = None
     run.instruction_patch = verdict.instruction_patch
     run.modified_prompt = verdict.modified_prompt
-    if verdict.state_patch:
-        _patch_state(run.state, verdict.state_patch)
-
-
-def _patch_state(state: Any, patch: dict[str, Any]) -> None:
-    """Set existing fields only, and take them back if the state is then invalid."""
-    known = {f.name for f in fields(state)} if is_dataclass(state) else set()
-    old = {name: getattr(state, name) for name in known & patch.keys()}
-    try:
-        for name in old:
-            setattr(state, name, _copied(patch[name]))
-        if isinstance(state, StateSchema):
-            state.validate()
-    except BaseException:
-        for name, value in old.items():
-            setattr(state, name, value)
-        raise
-
-
-def _copied(value: Any) -> Any:
-    """New lists and dicts with the same things in them: a critic may reuse its own."""
-    if type(value) is dict:
-        return {key: _copied(item) for key, item in value.items()}
-    return [_copied(item) for item in value] if type(value) is list else value
+    for name in [f.name for f in fields(state)] if is_dataclass(state) else ():
+        if verdict.state_patch and name in verdict.state_patch:
+            value = verdict.state_patch[name]
+            # A critic may give the same patch again.
+            setattr(state, name, copy(value) if isinstance(value, (dict, list)) else value)
+    if isinstance(state, StateSchema):
+        state.stop_reason = None
+        state.validate()
 
 
 def check_stop(run: Run) -> bool:
@@ -117,36 +95,17 @@ def _reason_to_stop(run: Run) -> tuple[StopReason | None, Any]:
         own = state.stop_reason if isinstance(state, StateSchema) else None
         # What the agent set in this step, as with ``state.set_stop``.
         if own is not None and own != run.state_before.get("stop_reason"):
-            return _stop_reason(own, "the state's stop_reason"), None
+            return StopReason(own), None
         if run.seat.agent.should_stop(state):
             return StopReason.AGENT_CONDITION, None
-    if env is not None:
-        if run.foreign(ErrorCategory.ENV, env.is_terminal, state, run.env_result):
-            return StopReason.ENV_TERMINAL, None
-    return _criterion_to_stop(run)
-
-
-def _criterion_to_stop(run: Run) -> tuple[StopReason | None, Any]:
-    info = {
-        "elapsed_seconds": run.elapsed(),
-        "total_tokens": run.total_tokens,
-        "budget_max_steps": run.budget.max_steps,
-        "budget_max_runtime_seconds": run.budget.max_runtime_seconds,
-        "budget_max_tokens": run.budget.max_tokens,
-    }
+    if env is not None and run.foreign(ErrorCategory.ENV, env.is_terminal, state, run.env_result):
+        return StopReason.ENV_TERMINAL, None
+    info = {f"budget_{name}": limit for name, limit in vars(run.budget).items()}
+    info |= {"elapsed_seconds": run.elapsed(), "total_tokens": run.total_tokens}
     for criterion in run.engine.stop_criteria:
-        answer = criterion.should_stop(run.state, run.step_id + 1, runtime_info=info)
-        given = answer if isinstance(answer, tuple) else (answer,)
-        answer, reason, detail = (*given, None, None)[:3]
-        if answer:
-            source = type(criterion).__name__
-            return _stop_reason(reason or StopReason.AGENT_CONDITION, source), detail
+        given = criterion.should_stop(state, run.step_id + 1, runtime_info=info)
+        given = given if isinstance(given, tuple) else (given,)
+        stops, reason, detail = (*given, None, None)[:3]
+        if stops:
+            return StopReason(reason or StopReason.AGENT_CONDITION), detail
     return None, None
-
-
-def _stop_reason(reason: Any, source: str) -> StopReason:
-    found, error = guarded(StopReason, reason)
-    if error is not None:
-        known = ", ".join(member.value for member in StopReason)
-        raise QitosRuntimeError(f"unknown stop reason {reason!r} of {source}; known: {known}")
-    return found

@@ -15,5 +15,4 @@ class ToolApprovalItem:
     tool_name: str
     tool_args: dict[str, Any] = field(default_factory=dict)
     message: str = ""
-    tool_spec: Any = None
-    """The tool's ``ToolPermissionSpec``, where there is one."""
+    tool_spec: Any = None  # The tool's ``ToolPermissionSpec``, where there is one.

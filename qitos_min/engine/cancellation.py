@@ -12,12 +12,9 @@ __all__ = ["CancelMode", "CancelToken"]
 class CancelMode(str, Enum):
     """When a cancelled run stops."""
 
-    NONE = "none"
-    """Not at all: nothing was asked for."""
-    IMMEDIATE = "immediate"
-    """Before the next stage or tool call; a tool at work is left behind."""
-    AFTER_STEP = "after_step"
-    """When the step under way is complete."""
+    NONE = "none"  # Not at all: nothing was asked for.
+    IMMEDIATE = "immediate"  # Before the next stage or tool call; a tool at work is left behind.
+    AFTER_STEP = "after_step"  # When the step under way is complete.
 
 
 class CancelToken:
@@ -26,30 +23,23 @@ class CancelToken:
     def __init__(self) -> None:
         # Of the kind that a handler of signals may take while this thread has it.
         self._lock = threading.RLock()
-        self.watched: set[Callable[[], None]] = set()
-        """What is called when ``immediate`` is asked for, by the thread that asks."""
-        self._mode: CancelMode | None = None
-
-    @property
-    def mode(self) -> CancelMode | None:
-        """What was asked for, or None."""
-        return self._mode
+        self.watched: set[Callable[[], None]] = set()  # Called when ``immediate`` is asked for.
+        self.mode: CancelMode | None = None  # What was asked for, or None.
 
     @property
     def is_cancel_requested(self) -> bool:
         """Whether anything was asked for."""
-        return self._mode is not None
+        return self.mode is not None
 
     def cancel(self, mode: CancelMode | str = CancelMode.IMMEDIATE) -> None:
         """Ask to stop; an unknown mode is a ``ValueError`` naming the modes."""
-        try:
-            wanted = CancelMode(mode)
-        except ValueError:
+        if mode not in list(CancelMode):
             known = ", ".join(m.value for m in CancelMode if m is not CancelMode.NONE)
-            raise ValueError(f"unknown cancel mode {mode!r}; known: {known}") from None
+            raise ValueError(f"unknown cancel mode {mode!r}; known: {known}")
+        wanted = CancelMode(mode)
         with self._lock:
-            if wanted is not CancelMode.NONE and self._mode is not CancelMode.IMMEDIATE:
-                self._mode = wanted
+            if wanted is not CancelMode.NONE and self.mode is not CancelMode.IMMEDIATE:
+                self.mode = wanted
         if wanted is CancelMode.IMMEDIATE:
             for wake in list(self.watched):
                 wake()
@@ -58,5 +48,4 @@ class CancelToken:
 
     def clear(self) -> None:
         """Take the request back."""
-        with self._lock:
-            self._mode = None
+        self.mode = None

@@ -16,8 +16,7 @@ class _FunctionCritic(Critic):
     """A function with a critic's name; it stays callable."""
 
     def __init__(self, function: Callable[..., Any], name: str, score: float | None) -> None:
-        self._function = function
-        self._score = score
+        self._function, self._score = function, score
         self.critic_name = name
         self.__doc__ = function.__doc__
 
@@ -38,13 +37,11 @@ def critic(
     name: str | None = None,
     score: float | None = None,
 ) -> Any:
-    """Make a critic of ``function(state, decision, results)``.
+    """Make a critic of ``function(state, decision, results)``, with or without parentheses.
 
-    Works with and without parentheses. ``name`` is the declared name, the
-    function's own if None; ``score`` is the score of verdicts that have none.
-    The function returns a CriticResult, a dict of its fields, ``"stop"`` or
-    ``("retry", reason[, instruction_patch])``. Anything but a function is a
-    ``TypeError``.
+    ``name`` is the declared name, the function's own if None; ``score`` is for verdicts that
+    have none. The function returns a CriticResult, a dict of its fields, ``"stop"`` or
+    ``("retry", reason[, instruction_patch])``. Anything but a function is a ``TypeError``.
     """
 
     def wrap(inner: Callable[..., Any]) -> _FunctionCritic:

@@ -22,12 +22,9 @@ class CriticResult(Record):
     reason: str = ""
     score: float | None = 1.0
     details: dict[str, Any] = field(default_factory=dict)
-    modified_prompt: str | None = None
-    """Takes the place of the next model call's system prompt, once."""
-    instruction_patch: str | None = None
-    """Is added to the next model call, once."""
-    state_patch: dict[str, Any] | None = None
-    """Values for existing fields of the state, applied before a retry."""
+    modified_prompt: str | None = None  # Is the system prompt of the next model call, once.
+    instruction_patch: str | None = None  # Is added to the next model call, once.
+    state_patch: dict[str, Any] | None = None  # For existing fields of the state, on a retry.
 
     def to_dict(self) -> dict[str, Any]:
         """The seven fields as strict JSON, detached."""
@@ -37,9 +34,8 @@ class CriticResult(Record):
     def from_value(cls, value: Any) -> CriticResult:
         """Return the verdict that a critic meant by what it returned.
 
-        Takes a CriticResult, a mapping of its fields, ``"stop"`` or
-        ``("retry", reason[, instruction_patch])``. Raises ``ValueError`` for anything
-        else, also for an unknown action: a critic that says nothing lets no step pass.
+        Takes a CriticResult, a mapping of its fields, ``"stop"`` or ``("retry", reason[,
+        instruction_patch])``. Raises ``ValueError`` for anything else: it lets no step pass.
         """
         if isinstance(value, cls):
             result = value

@@ -10,13 +10,15 @@ from ..core.agent_spec import AgentRegistry, AgentSpec
 from ..core.errors import StopReason
 from ..core.tool import BaseTool, ToolSpec
 from ..core.tool_result import ToolResult
-from ._run import Run
-from .engine import Engine
+from ._plain import plain
+from .engine import Engine, first
 from .states import RuntimeBudget, RuntimePhase
 
 __all__ = ["DelegateTool", "FanoutTool"]
 
 _MAX_DEPTH = 3
+_SHARED = ("agent_registry", "approval_callback", "auto_approve")
+_HANDOFF = ("from", "to", "context_strategy", "messages_passed")
 _TASK = {"type": "string", "description": "what the agent is to do"}
 _PARAMETERS = {"task": _TASK, "context": {"type": "string", "description": "what it needs to know"}}
 _PART = {
@@ -29,15 +31,11 @@ _PART = {
 class DelegateTool(BaseTool):
     """``delegate_to_<name>``: a run within the run, at most three levels deep.
 
-    The nested run has the caller's approval, environment (unless the spec says
-    otherwise), registry of agents and cancellation. Its critic verdicts and
-    handoffs are added to the caller's step, the agent's name in the details.
-
-    It gets what is left of the caller's budget, and with it of the budgets around
-    that. Tokens are charged to all runs around it when they are used; delegates side by
-    side exceed the budget by one step each at most. It may take as many steps as the
-    caller could after the step under way, and those do not shorten the caller's run.
-    With nothing left, the call is refused.
+    The nested run has the caller's approval, environment (unless the spec says otherwise),
+    registry of agents and cancellation. Its critic verdicts and handoffs are added to the
+    caller's step, the agent's name in the details. It gets what is left of the budgets of
+    the runs around it, which are charged for its tokens when they are used; its steps, as
+    many as the caller could take after the one under way, do not shorten the caller's run.
     """
 
     in_calling_thread = True  # Its own tools can be left behind.
@@ -46,104 +44,79 @@ class DelegateTool(BaseTool):
         text = f"Let {spec.name} do a part of the task: {spec.description}"
         name = f"delegate_to_{spec.name}"
         super().__init__(ToolSpec(name, text, parameters=_PARAMETERS, required=["task"]))
-        self._agent = spec
-        self._critics = critics
+        self._agent, self._critics = spec, critics
 
     def execute(
         self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
     ) -> ToolResult:
         """Run the agent; its failure is this call's error."""
         context = runtime_context or {}
-        run, name = context["run"], self._agent.name
-        refusal = self._refusal(context)
-        if refusal is not None:
-            return refusal
-        text = args["task"]
+        run, name, text = context["run"], self._agent.name, args["task"]
+        if context["delegate_depth"] >= _MAX_DEPTH:
+            why = f"delegation to {name!r} would be deeper than {_MAX_DEPTH} levels"
+            return ToolResult.policy_error(code="delegate_depth_exceeded", error=why)
         if args.get("context"):
             text = f"{text}\n\nContext: {args['context']}"
         run.stamp()
         run.emit(RuntimePhase.DELEGATE_START, agent=name, task=text)
-        try:
-            result = self._engine(context).run(text)
-        except Exception as error:
-            # What keeps a run from starting: its init_state, or the agent itself.
-            run.emit(RuntimePhase.DELEGATE_END, error=error_text(error), agent=name)
-            raise
-        self._merge(run, result)
-        status = result.task_result.stop_reason
+        # What keeps a run from starting: its init_state, or the agent itself.
+        result, error = guarded(lambda: self._engine(context).run(text))
         run.stamp()
-        said = result.failure["message"] if result.failure else None
-        told = {"agent": name, "stop_reason": status, "steps": result.step_count}
+        if error is not None:
+            run.emit(RuntimePhase.DELEGATE_END, error=error_text(error), agent=name)
+            raise error
+        self._merge(run, result)
+        task, failure = result.task_result, result.failure
+        said = failure["message"] if failure else None
+        told = {"agent": name, "stop_reason": task.stop_reason, "steps": result.step_count}
         run.emit(RuntimePhase.DELEGATE_END, error=said, **told)
-        if result.failure is not None:
-            return ToolResult.execution_error(
-                code="delegate_failed",
-                error=f"{name} failed: {said}",
-                metadata={"traceback": result.failure["traceback"]},
-            )
-        answer = result.to_dict()["task_result"]["final_result"]
-        return ToolResult(output={"agent": name, "final_result": answer, **told})
-
-    def _refusal(self, context: dict[str, Any]) -> ToolResult | None:
-        name, left = self._agent.name, _left(context["run"])
-        code = "delegate_budget_exhausted"
-        spent = next((what for what, rest in left.items() if rest == 0), None)
-        why = f"refused: nothing is left of {spent} of the run's budget"
-        if context["delegate_depth"] >= _MAX_DEPTH:
-            code, why = "delegate_depth_exceeded", f"would be deeper than {_MAX_DEPTH} levels"
-        elif spent is None:
-            return None
-        return ToolResult.policy_error(code=code, error=f"delegation to {name!r} {why}")
+        if failure is None:
+            answer = {"agent": name, "final_result": plain(task.final_result)}
+            return ToolResult(output={**answer, **told})
+        return ToolResult.execution_error(
+            code="delegate_failed",
+            error=f"{name} failed: {said}",
+            metadata={"traceback": failure["traceback"]},
+        )
 
     def _engine(self, context: dict[str, Any]) -> Engine:
         spec, run = self._agent, context["run"]
-        left, most = _left(run), spec.max_steps_override
-        if most is not None:
-            left["max_steps"] = min(filter(lambda n: n is not None, (most, left["max_steps"])))
-        shared = context["shared_memory"] if spec.shared_memory is None else spec.shared_memory
+        steps = run.left(StopReason.BUDGET_STEPS, StopReason.MAX_STEPS)
+        steps = None if steps is None else max(int(steps) - 1, 0)
+        most = [limit for limit in (steps, spec.max_steps_override) if limit is not None]
         engine: Engine = Engine(
             spec.agent,
             tool_registry=spec.tools_override,
-            budget=RuntimeBudget(**left),
+            budget=RuntimeBudget(
+                max_steps=min(most, default=None),
+                max_runtime_seconds=run.left(StopReason.BUDGET_TIME),
+                max_tokens=run.left(StopReason.BUDGET_TOKENS),
+            ),
             critics=self._critics,
-            agent_registry=context["agent_registry"],
             env=context["env"] if spec.shared_env else None,
             delegate_depth=context["delegate_depth"] + 1,
-            shared_memory=shared,
-            approval_callback=context["approval_callback"],
-            auto_approve=context["auto_approve"],
+            shared_memory=first(spec.shared_memory, run.seat, "shared_memory"),
+            **{name: context[name] for name in _SHARED},
         )
-        engine.follow(run.token, run)
+        engine.token, engine.parent = run.token, run
         return engine
 
     def _merge(self, run: Any, result: Any) -> None:
         """Add what the nested run was told by its critics, and its handoffs."""
         for record in result.records:
+            nested = {"agent": self._agent.name, "step": record.step_id}
             for output in record.critic_outputs:
-                details = output["details"] if isinstance(output["details"], dict) else {}
-                details = {"agent": self._agent.name, "step": record.step_id, **details}
-                run.record.critic_outputs.append({**output, "details": details})
+                own = output["details"] if isinstance(output["details"], dict) else {}
+                run.record.critic_outputs.append({**output, "details": {**nested, **own}})
         for event in result.events:
             if event.phase is RuntimePhase.HANDOFF_START:
-                names = ("from", "to", "context_strategy", "messages_passed")
-                run.emit(event.phase, **{name: event.payload[name] for name in names})
-
-
-def _left(run: Run) -> dict[str, Any]:
-    """What is left of a run's budget, by the names of its fields; None: no limit."""
-    steps = run.left(StopReason.BUDGET_STEPS, StopReason.MAX_STEPS)
-    return {
-        "max_steps": None if steps is None else max(int(steps) - 1, 0),
-        "max_runtime_seconds": run.left(StopReason.BUDGET_TIME),
-        "max_tokens": run.left(StopReason.BUDGET_TOKENS),
-    }
+                run.emit(event.phase, **{name: event.payload[name] for name in _HANDOFF})
 
 
 class FanoutTool(BaseTool):
-    """``fanout``: runs a task by each of several agents, as ``DelegateTool`` does.
+    """``fanout``: tasks for several agents, whose outputs or errors it lists in their order.
 
-    The output is the list of their outputs, in the order of the tasks; one that failed
-    has its error there, and fails the call only when all of them did.
+    Each runs as by ``DelegateTool``; the call fails when all of them did.
     """
 
     in_calling_thread = True
@@ -155,27 +128,24 @@ class FanoutTool(BaseTool):
         super().__init__(ToolSpec("fanout", text, parameters=parameters, required=["tasks"]))
         self._agents = agents
 
-    def validate_input(
-        self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
-    ) -> str | None:
-        """Name the first agent that is not registered."""
-        unknown = [part["agent"] for part in args["tasks"] if part["agent"] not in self._agents]
-        known = ", ".join(self._agents.list_agents()) or "none"
-        return f"no agent is named {unknown[0]!r}; known: {known}" if unknown else None
-
     def execute(
         self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
     ) -> ToolResult:
         """Run the agents, one after the other."""
-        results, output = [], []
+        output, failed = [], []
         for part in args["tasks"]:
-            tool = DelegateTool(self._agents.resolve(part["agent"]))
-            result, error = guarded(tool.execute, {"task": part["task"]}, runtime_context)
+            result, error = guarded(
+                lambda: DelegateTool(self._agents.resolve(part["agent"])).execute(
+                    {"task": part["task"]}, runtime_context
+                )
+            )
             result = result if error is None else raised(error)
-            failed = {} if result.is_success else {"error": result.error}
-            output.append({"agent": part["agent"], "output": result.output, **failed})
-            results.append(result)
-        if any(result.is_success for result in results):
+            output.append({"agent": part["agent"], "output": result.output})
+            if not result.is_success:
+                output[-1]["error"] = result.error
+                failed.append(str(result.error))
+        if len(failed) < len(output):
             return ToolResult(output=output)
-        text = "; ".join(str(result.error) for result in results)
-        return ToolResult.execution_error(code="fanout_failed", error=text, output=output)
+        return ToolResult.execution_error(
+            code="fanout_failed", error="; ".join(failed), output=output
+        )

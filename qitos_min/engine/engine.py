@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from types import SimpleNamespace
+from typing import Any, Generic
 
 from ..core._limits import check_count
 from ..core._shorten import brief, summary
 from ..core.action import ActionExecutionPolicy
+from ..core.agent_module import ObservationT, StateT
 from ..core.agent_spec import AgentRegistry, AgentSpec
+from ..core.decision import ActionT
 from ..core.task import Task, check_limits
 from ..core.tool_registry import ToolRegistry
 from ._handoff import TransferTool
-from ._parts import check_type, checked_hook, checked_list, checked_parser, checked_part, first
 from ._protocols import Protocol, resolve_protocol
 from ._result import EngineResult, StepSummary
 from ._run import Run, Seat
@@ -21,29 +23,39 @@ from ._session import EngineSession
 from .action_executor import ActionExecutor
 from .cancellation import CancelMode, CancelToken
 from .critic import critic_name
+from .hooks import HOOK_METHODS
 from .states import ContextConfig, EngineConfig, RuntimeBudget
 from .stop_criteria import FinalResultCriteria
 
 __all__ = ["Engine", "EngineResult", "StepSummary"]
 
-StateT = TypeVar("StateT")
-ObservationT = TypeVar("ObservationT")
-ActionT = TypeVar("ActionT")
+_PLAIN = (str, bytes, int, float, os.PathLike, list, tuple, dict, set)
+# What a part is called, and what a run uses of it; with ``|`` any of that will do.
+_KINDS = {
+    "agent": ("an AgentModule", "init_state decide reduce should_stop"),
+    "checkpoint_store": ("a checkpoint store, as FileCheckpointStore(folder),", "append"),
+    "critics": ("a Critic", "evaluate"),
+    "env": ("an Env, as HostEnv(folder),", "setup reset observe step is_terminal teardown"),
+    "history": ("a History", "append retrieve"),
+    "history_policy": ("a HistoryPolicy", "roles max_messages"),
+    "hooks": ("an EngineHook or have some of its methods", "|".join(HOOK_METHODS)),
+    "parser": ("a function or have parse()", "parse|__call__"),
+    "protocol": ("a Protocol or the name of one", "id system_prompt tools_argument parse"),
+    "recovery_policy": ("a RecoveryPolicy", "reset handle"),
+    "search": ("a Search", "expand score select prune backtrack"),
+    "stop_criteria": ("a StopCriteria", "should_stop"),
+    "trace_writer": ("a TraceWriter(folder)", "start write_event write_step finalize"),
+}
 
 
 class Engine(Generic[StateT, ObservationT, ActionT]):
     """Runs an agent: decides, acts, reduces, judges and stops, step by step.
 
-    Nothing of a run stays on the engine but ``last_result``, so that it can run
-    again. Raises ``TypeError`` or ``ValueError`` naming the argument for parts
-    that cannot work.
+    Nothing of a run stays on the engine but ``last_result``, so that it can run again.
+    Raises ``TypeError`` or ``ValueError`` naming the argument for parts that cannot work.
     """
 
-    max_handoffs = 10
-    """Handoffs in one run; one more is a failure.
-
-    Handing the run on in a circle in which nobody did anything is one at once.
-    """
+    max_handoffs = 10  # In one run; one more is a failure, as is a circle in which nobody acts.
 
     def __init__(
         self,
@@ -75,67 +87,54 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
         render_hooks: list[Any] | None = None,
     ) -> None:
         self.agent = checked_part("agent", agent)
-        tool_registry = first(tool_registry, agent, "tool_registry", ToolRegistry())
-        check_type("tool_registry", tool_registry, ToolRegistry)
-        check_type("budget", budget, RuntimeBudget)
-        check_type("agent_registry", agent_registry, AgentRegistry)
-        check_type("context_config", context_config, ContextConfig)
-        check_type("action_execution_policy", action_execution_policy, ActionExecutionPolicy)
-        check_type("approval_callback", approval_callback, Callable)
-        self.tool_registry = tool_registry
-        self.budget = budget or RuntimeBudget()
+        tools = first(tool_registry, agent, "tool_registry", ToolRegistry())
+        self.tool_registry = checked("tool_registry", tools, ToolRegistry)
+        self.budget = checked("budget", budget, RuntimeBudget) or RuntimeBudget()
         check_limits(self.budget)
-        self.critics = checked_list("critics", critics, "evaluate")
-        if stop_criteria is None:
-            stop_criteria = [FinalResultCriteria()]
-        self.stop_criteria = checked_list("stop_criteria", stop_criteria, "should_stop")
-        self.agent_registry = agent_registry
+        self.agent_registry = checked("agent_registry", agent_registry, AgentRegistry)
+        self.context_config = checked("context_config", context_config, ContextConfig)
+        self.context_config = self.context_config or ContextConfig()
+        name = "action_execution_policy"
+        policy = first(action_execution_policy, runtime, name, ActionExecutionPolicy())
+        # Runs batches of actions outside of a run, too.
+        self.executor = ActionExecutor(tools, checked(name, policy, ActionExecutionPolicy))
+        self.approval_callback = checked("approval_callback", approval_callback, Callable)
+        self.critics = checked_list("critics", critics)
+        default = [FinalResultCriteria()] if stop_criteria is None else stop_criteria
+        self.stop_criteria = checked_list("stop_criteria", default)
         self.env = checked_part("env", env)
-        self.hooks = checked_list("hooks", hooks) + checked_list("render_hooks", render_hooks)
+        self.hooks = checked_list("hooks", hooks)
+        self.hooks += checked_list("render_hooks", render_hooks, kind="hooks")
         check_count(delegate_depth, "delegate_depth", least=0)
         self.delegate_depth = delegate_depth
         self.shared_memory = shared_memory
         self.protocol = protocol
-        self.parser = checked_parser(first(parser, agent, "model_parser"))
+        self.parser = checked_part("parser", first(parser, agent, "model_parser"))
         self.history_policy = checked_part("history_policy", history_policy)
         self.search = checked_part("search", search)
         self.history = checked_part("history", first(history, agent, "history"))
-        self.checkpoint_store = checked_part(
-            "checkpoint_store", first(checkpoint_store, runtime, "checkpoint_store")
-        )
-        self.tracing_provider = checked_part("tracing_provider", tracing_provider)
+        store = first(checkpoint_store, runtime, "checkpoint_store")
+        self.checkpoint_store = checked_part("checkpoint_store", store)
+        self.tracing_provider = tracing_provider
         self.trace_writer = checked_part("trace_writer", trace_writer)
         self.recovery_policy = checked_part("recovery_policy", recovery_policy)
-        self.context_config = context_config or ContextConfig()
-        self.action_policy = first(
-            action_execution_policy, runtime, "action_execution_policy", ActionExecutionPolicy()
-        )
-        self.executor = ActionExecutor(self.tool_registry, self.action_policy)
-        """Runs batches of actions outside of a run; ``policy`` is the engine's own."""
-        self.approval_callback = approval_callback
         self.artifact_resolver = getattr(runtime, "artifact_resolver", None)
         self.auto_approve = auto_approve
         self.runtime = runtime
-        self.last_result: EngineResult | None = None
-        """Result of the latest run, also of one that Ctrl-C ended."""
-        self.token = CancelToken()
-        self.parent: Run | None = None
+        self.last_result: EngineResult | None = None  # Also of a run that Ctrl-C ended.
+        self.token = CancelToken()  # Stops the run under way; a delegate's is its caller's.
+        self.parent: Run | None = None  # The run around this one, charged for its tokens too.
         self._entry_protocol = self._protocol_of(agent, getattr(agent, "llm", None))
 
     def __repr__(self) -> str:
-        return summary(
-            self,
-            agent=agent_name(self.agent),
-            tools=len(self.tool_registry),
-            max_steps=self.budget.max_steps,
-        )
+        told = {"tools": len(self.tool_registry), "max_steps": self.budget.max_steps}
+        return summary(self, agent=agent_name(self.agent), **told)
 
     def run(self, task: str | Task, **state_kwargs: Any) -> EngineResult:
         """Run a task and return the result, whatever happens on the way.
 
-        ``state_kwargs`` go to the agent's ``init_state``; what that raises is
-        raised here, for nothing has started yet. After that only
-        ``KeyboardInterrupt`` comes out, with the result on ``last_result``. A run that
+        ``state_kwargs`` go to the agent's ``init_state``; what that raises is raised here. After
+        that only ``KeyboardInterrupt`` comes out, with the result on ``last_result``. A run that
         fails is logged once, at ERROR on the logger ``qitos_min``, with its traceback.
         """
         return self.session(task, **state_kwargs).run()
@@ -151,8 +150,8 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
     def resume(self, run_id: str, **state_kwargs: Any) -> EngineResult:
         """Go on with a saved run where its last finished step ended.
 
-        Raises ``ValueError`` without a checkpoint store, ``KeyError`` for an
-        unknown run and ``StateMigrationError`` for one that cannot be read.
+        Raises ``ValueError`` without a checkpoint store, ``KeyError`` for an unknown run and
+        ``StateMigrationError`` for one that cannot be read.
         """
         from ._checkpoint import restore  # Runs without a store need none.
 
@@ -171,13 +170,6 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
         """Stop the run under way, or the next one if there is none; any thread may."""
         self.token.cancel(mode)
 
-    def follow(self, token: CancelToken, parent: Run | None = None) -> None:
-        """Be cancelled by the token of another run, within which this one runs.
-
-        The tokens used here are charged to a ``parent`` too, and end with its own.
-        """
-        self.token, self.parent = token, parent
-
     def drop_token(self, used: CancelToken) -> None:
         """Put the token of a finished run aside, if it was cancelled."""
         if used is self.token and used.mode is not None:
@@ -186,11 +178,12 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
     def watchers(self) -> list[Any]:
         """Return the hooks, and what hears of events like one."""
         sink = getattr(self.runtime, "event_sink", None)
-        return self.hooks if sink is None else [*self.hooks, _EventSink(sink)]
+        heard = [SimpleNamespace(on_event=lambda event, *_: sink(event))] if sink else []
+        return [*self.hooks, *heard]
 
     def register_hook(self, hook: Any) -> None:
         """Add a hook for runs that begin later."""
-        self.hooks.append(checked_hook("hook", hook))
+        self.hooks.append(checked_part("hooks", hook, label="hook"))
 
     def unregister_hook(self, hook: Any) -> None:
         """Remove a hook; one that is not there is a ``ValueError``."""
@@ -221,59 +214,32 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
 
     def entry_seat(self) -> Seat:
         """Return who begins a run, with the tools registered now."""
-        agent = self.agent
-        spec = self.agent_registry.spec_of(agent) if self.agent_registry else None
-        return Seat(
-            name=spec.name if spec else agent_name(agent),
-            agent=agent,
-            spec=spec,
-            registry=self._run_tools(self.tool_registry, spec),
-            source=self.tool_registry,
-            llm=getattr(agent, "llm", None),
-            protocol=self._entry_protocol,
-            env=self.env,
-            shared_memory=self.shared_memory,
-        )
+        spec = self.agent_registry.spec_of(self.agent) if self.agent_registry else None
+        llm = getattr(self.agent, "llm", None)
+        more = {"env": self.env, "shared_memory": self.shared_memory}
+        return self._seat(self.agent, spec, source=self.tool_registry, llm=llm, **more)
 
-    def seat_of(
-        self,
-        spec: AgentSpec,
-        first_step: int,
-        *,
-        known: Seat | None = None,
-        last_step: int | None = None,
-    ) -> Seat:
-        """Return who goes on after a handoff, from the given step.
-
-        ``known`` is the seat of an agent that was at work before.
-        """
-        if last_step is None and spec.max_steps_override is not None:
-            last_step = first_step + spec.max_steps_override
-        if known is not None:
-            return replace(known, last_step=last_step)
+    def seat_of(self, spec: AgentSpec) -> Seat:
+        """Return who goes on after a handoff."""
         agent = checked_part("agent", spec.agent)
-        source = first(spec.tools_override, agent, "tool_registry", ToolRegistry())
-        llm = first(spec.model_override, agent, "llm")
-        return Seat(
-            name=spec.name,
-            agent=agent,
-            spec=spec,
-            registry=self._run_tools(source, spec),
-            source=source,
-            llm=llm,
-            protocol=self._protocol_of(agent, llm),
+        return self._seat(
+            agent,
+            spec,
+            source=first(spec.tools_override, agent, "tool_registry", ToolRegistry()),
+            llm=first(spec.model_override, agent, "llm"),
             env=self.env if spec.shared_env else None,
             shared_memory=first(spec.shared_memory, self, "shared_memory"),
-            last_step=last_step,
         )
 
-    def _run_tools(self, registry: ToolRegistry, own: AgentSpec | None) -> ToolRegistry:
-        """A copy with the handoff tools, so that the caller's own stays as it is."""
-        tools = registry.copy()
+    def _seat(self, agent: Any, own: AgentSpec | None, **parts: Any) -> Seat:
+        # A copy with the handoff tools, so that the caller's own stays as it is.
+        registry = parts["source"].copy()
         for spec in self.agent_registry or ():
-            if spec is not own and spec.handoff_tool_name not in tools:
-                tools.register(TransferTool(spec))
-        return tools
+            if spec is not own and spec.handoff_tool_name not in registry:
+                registry.register(TransferTool(spec))
+        name = own.name if own else agent_name(agent)
+        protocol = self._protocol_of(agent, parts["llm"])
+        return Seat(name=name, agent=agent, spec=own, registry=registry, protocol=protocol, **parts)
 
     def _protocol_of(self, agent: Any, llm: Any) -> Protocol | None:
         chosen = first(self.protocol, agent, "model_protocol")
@@ -284,11 +250,6 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
         return checked_part("protocol", chosen)
 
 
-class _EventSink:
-    def __init__(self, sink: Any) -> None:
-        self.on_event = lambda event, *_: sink(event)
-
-
 def agent_name(agent: Any) -> str:
     """The agent's own name, else its class's."""
     name = getattr(agent, "name", None)
@@ -297,8 +258,40 @@ def agent_name(agent: Any) -> str:
 
 def model_id(llm: Any) -> str:
     """The model's identifier: its ``model_id``, ``model`` or ``model_name``, else empty."""
-    for name in ("model_id", "model", "model_name"):
-        value = getattr(llm, name, None)
-        if isinstance(value, str) and value:
-            return value
-    return ""
+    found = (getattr(llm, name, None) for name in ("model_id", "model", "model_name"))
+    return next((name for name in found if isinstance(name, str) and name), "")
+
+
+def first(given: Any, source: Any, name: str, default: Any = None) -> Any:
+    """What was given, else what a source has under a name, else the default."""
+    found = getattr(source, name, None) if given is None else given
+    return default if found is None else found
+
+
+def checked(argument: str, value: Any, kind: Any) -> Any:
+    """A value of a kind, or None; else a ``TypeError``."""
+    if value is None or isinstance(value, kind):
+        return value
+    raise TypeError(f"{argument} must be of type {kind.__name__}, got {type(value).__name__}")
+
+
+def checked_part(argument: str, part: Any, *, label: str = "") -> Any:
+    """A part that has what a run uses of it, or None; else a ``TypeError``."""
+    what, uses = _KINDS[argument]
+    has = [any(getattr(part, n, None) is not None for n in one.split("|")) for one in uses.split()]
+    if all(has) and not isinstance(part, type) or part is None and argument != "agent":
+        return part
+    got = brief(part) if isinstance(part, _PLAIN) else type(part).__name__
+    got = "a class" if isinstance(part, type) else got
+    needs = "" if "|" in uses else f" with {', '.join(uses.split())}"
+    raise TypeError(f"{label or argument} must be {what}{needs}, got {got}")
+
+
+def checked_list(argument: str, parts: Any, *, kind: str = "") -> list[Any]:
+    """A new list of such parts; a ``TypeError`` for any other value but None."""
+    if not isinstance(parts, (list, tuple, type(None))):
+        raise TypeError(f"{argument} must be a list, got {type(parts).__name__}")
+    return [
+        checked_part(kind or argument, part, label=f"{argument}[{index}]")
+        for index, part in enumerate(parts or ())
+    ]

@@ -10,7 +10,7 @@ from typing import Any
 from ..core._foreign import guarded
 from .states import RuntimeEvent, RuntimePhase, StepRecord, utc_now
 
-__all__ = ["EngineHook", "HookContext", "Listeners", "ToolHookContext", "listeners"]
+__all__ = ["EngineHook", "HookContext", "ToolHookContext", "listeners"]
 
 
 @dataclass
@@ -43,8 +43,7 @@ class ToolHookContext:
     action_id: str | None = None
     step_id: int = 0
     state: Any = None
-    result: Any = None
-    """The ``ToolResult``, when there is one."""
+    result: Any = None  # The ``ToolResult``, when there is one.
     error: str | None = None
     run_id: str = ""
 
@@ -52,24 +51,14 @@ class ToolHookContext:
 class EngineHook:
     """Override what you want to see; any object with some of the methods will do.
 
-    A method is called with the arguments below, by position or, where it has only some
-    of their names, by name. A hook that raises never ends a run: what it raised is
-    recorded as a RECOVER event with the hook's name, and the run calls that hook no more.
+    A method is called by position or, where it has only some of the names below, by name. A
+    hook that raises is recorded as a RECOVER event with its name, and called no more.
     """
 
-    def on_run_start(self, task: str, state: Any, engine: Any) -> None:
-        """The run begins."""
-
-    def on_run_end(self, result: Any, engine: Any) -> None:
-        """The run is over."""
-
-    def on_event(
-        self, event: RuntimeEvent, state: Any, record: StepRecord | None, engine: Any
-    ) -> None:
-        """Something was recorded."""
-
-    def on_step_end(self, record: StepRecord, state: Any, engine: Any) -> None:
-        """A step is over and its record complete."""
+    def on_run_start(self, task: str, state: Any, engine: Any) -> None: ...
+    def on_run_end(self, result: Any, engine: Any) -> None: ...
+    def on_event(self, event: RuntimeEvent, state: Any, record: Any, engine: Any) -> None: ...
+    def on_step_end(self, record: StepRecord, state: Any, engine: Any) -> None: ...
 
     # Each stage of a step, before and after: ``ctx`` is the moment.
     def on_before_step(self, ctx: HookContext, engine: Any) -> None: ...
@@ -90,44 +79,41 @@ class EngineHook:
     def on_after_tool_use(self, ctx: ToolHookContext, engine: Any) -> None: ...
     def on_permission_denied(self, ctx: ToolHookContext, engine: Any) -> None: ...
 
-    def on_recover(self, ctx: HookContext, engine: Any) -> None:
-        """Something failed; ``ctx.error`` says what."""
+    # Something failed; ``ctx.error`` says what.
+    def on_recover(self, ctx: HookContext, engine: Any) -> None: ...
 
 
-_NAMES = {
+HOOK_METHODS = {  # The names of a hook's methods, with those of their arguments.
     name: list(inspect.signature(method).parameters)[1:]
     for name, method in vars(EngineHook).items()
     if name.startswith("on_")
 }
-Listeners = dict[str, list[tuple[Any, Callable[..., Any]]]]
-"""Hooks with their method, by the method's name."""
 
 
-def listeners(hooks: Iterable[Any]) -> Listeners:
-    """Return the methods of hooks that do something, in the order of the hooks."""
-    found: Listeners = {}
+def listeners(hooks: Iterable[Any]) -> dict[str, list[tuple[Any, Callable[..., Any]]]]:
+    """Return hooks with their method, by the name of the method, if it does something."""
+    found: dict[str, list[tuple[Any, Callable[..., Any]]]] = {}
     for hook in hooks:
-        for name, arguments in _NAMES.items():
-            method, _ = guarded(getattr, hook, name, None)
+        for name, arguments in HOOK_METHODS.items():
+            method = getattr(hook, name, None)
             own = getattr(method, "__func__", None) is not getattr(EngineHook, name)
             if callable(method) and own:
                 found.setdefault(name, []).append((hook, _by_position(method, arguments)))
     return found
 
 
+def taken(call: Callable[..., Any], names: list[str]) -> list[str]:
+    """Return those of the names that are parameters of ``call``; all if it takes any."""
+    signature, _ = guarded(inspect.signature, call)
+    known = signature.parameters if signature else {}
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in known.values())
+    return [name for name in names if takes_all or name in known]
+
+
 def _by_position(method: Callable[..., Any], arguments: list[str]) -> Callable[..., Any]:
     """The method, or what calls it by those of the arguments' names that it has."""
-    signature, error = guarded(inspect.signature, method)
-    if error is not None or list(signature.parameters) == arguments:
+    known = taken(method, arguments)
+    bound, _ = guarded(lambda: inspect.signature(method).bind(**dict.fromkeys(known)))
+    if not known or bound is None or list(bound.arguments) == arguments:
         return method
-    takes_all = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
-    known = [name for name in arguments if takes_all or name in signature.parameters]
-    by_name_fits, _ = guarded(lambda: bool(known and signature.bind(**dict.fromkeys(known))))
-    if not by_name_fits:
-        return method
-
-    def by_name(*values: Any) -> Any:
-        named = dict(zip(arguments, values))
-        return method(**{name: named[name] for name in known})
-
-    return by_name
+    return lambda *values: method(**{n: v for n, v in zip(arguments, values) if n in known})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ..core._foreign import described, guarded
@@ -12,12 +12,11 @@ from ..core.errors import ErrorCategory, StopReason
 __all__ = ["RecoveryDecision", "RecoveryPolicy", "asked", "category_of"]
 
 _RECOVERABLE = (ErrorCategory.MODEL, ErrorCategory.PARSE, ErrorCategory.TOOL, ErrorCategory.ENV)
-_MOST = 3
 
 
 def category_of(error: BaseException) -> ErrorCategory:
     """What an exception says of itself in ``category``, else a system error."""
-    found, _ = guarded(getattr, error, "category", None)
+    found = getattr(error, "category", None)
     return found if isinstance(found, ErrorCategory) else ErrorCategory.SYSTEM
 
 
@@ -27,18 +26,20 @@ class RecoveryDecision:
 
     handled: bool
     continue_run: bool
-    stop_reason: StopReason | None = None
-    """Why the run ends, if it does; an unrecoverable error if None."""
+    stop_reason: StopReason | None = None  # Why the run ends, an unrecoverable error if None.
     note: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.stop_reason is not None:
+            object.__setattr__(self, "stop_reason", StopReason(self.stop_reason))
 
 
 class RecoveryPolicy:
     """Goes on after failures of model, parser, tools or environment, a few times.
 
     ``max_recoveries_per_run`` is 3 if None. An exception whose ``info.details`` have
-    ``max_recoveries`` has a limit of its own, for all with the same ``code``. Failures
-    of the agent's own code are not recovered: running it again gives them again.
-    Subclass and override ``handle`` for other rules.
+    ``max_recoveries`` has a limit of its own, for all with the same ``code``. Failures of the
+    agent's own code are not recovered. Override ``handle`` for other rules.
     """
 
     def __init__(self, max_recoveries_per_run: int | None = None) -> None:
@@ -53,28 +54,22 @@ class RecoveryPolicy:
         """Return what to do about ``exc``, raised in a phase of a step."""
         details = getattr(getattr(exc, "info", None), "details", None) or {}
         code, own = details.get("code"), details.get("max_recoveries")
+        most: int | None = 3
         if category_of(exc) not in _RECOVERABLE:
             return RecoveryDecision(False, False, note="not recoverable")
-        if own is not None and self._used[code] >= own:
+        if self.max_recoveries_per_run is not None or own is not None:
+            most = self.max_recoveries_per_run
+        used = self._used
+        if own is not None and used[code] >= own or most is not None and used.total() >= most:
             return RecoveryDecision(False, False, note="max_recovery_exhausted")
-        most = self.max_recoveries_per_run
-        if most is None and own is None:
-            most = _MOST
-        if most is not None and self._used.total() >= most:
-            return RecoveryDecision(False, False, note="max_recovery_exhausted")
-        self._used[code] += 1
-        return RecoveryDecision(True, True, note=f"recovery {self._used.total()}")
+        used[code] += 1
+        return RecoveryDecision(True, True, note=f"recovery {used.total()}")
 
 
 def asked(policy: Any, *failure: Any) -> RecoveryDecision:
     """What a policy decides; one that raises or decides nothing ends the run."""
     answer, error = guarded(policy.handle, *failure)
-    if error is None and not isinstance(answer, RecoveryDecision):
-        kind = type(answer).__name__
-        error = TypeError(f"the policy answered a {kind}, expected a RecoveryDecision")
-    if error is None and answer.stop_reason is not None:
-        reason, error = guarded(StopReason, answer.stop_reason)
-        answer = replace(answer, stop_reason=reason)
-    if error is None:
+    if isinstance(answer, RecoveryDecision):
         return answer
+    error = error or TypeError(f"expected a RecoveryDecision, got {type(answer).__name__}")
     return RecoveryDecision(False, False, note=f"recovery failed: {described(error)}")

@@ -23,12 +23,10 @@ class RunState:
 
     schema_version: str = CURRENT_SCHEMA_VERSION
     agent_name: str = ""
-    step: int = 0
-    """Number of finished steps."""
+    step: int = 0  # Number of finished steps.
     task_text: str = ""
     state_data: Any = field(default_factory=dict)
-    state_type: str = ""
-    """``module.Name`` of the state's class."""
+    state_type: str = ""  # ``module.Name`` of the state's class.
     records: list[dict[str, Any]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
     checkpoint_id: str | None = None
@@ -40,19 +38,14 @@ class RunState:
 
     @classmethod
     def from_engine_result(
-        cls,
-        result: Any,
-        agent_name: str = "",
-        checkpoint_id: str | None = None,
-        *,
-        budget: Any = None,
+        cls, result: Any, agent_name: str = "", checkpoint_id: str | None = None
     ) -> RunState:
         """Return the state of a finished run, its values copied; only ``state`` is needed."""
         state, kind = result.state, type(result.state)
         records = getattr(result, "records", None) or []
-        metadata = {name: getattr(result, name, None) for name in _METADATA}
+        names = ("run_id", "task_result", "failure")
         return cls(
-            agent_name=agent_name or getattr((records or [None])[0], "agent_id", None) or "",
+            agent_name=agent_name or (records[0].agent_id if records else ""),
             step=getattr(result, "step_count", len(records)),
             task_text=str(getattr(state, "task", "")),
             state_data=to_json_value(state),
@@ -60,8 +53,7 @@ class RunState:
             records=[to_json_value(record.to_row()) for record in records],
             events=[event.to_dict() for event in getattr(result, "events", None) or ()],
             checkpoint_id=checkpoint_id,
-            context_metadata=to_json_value(metadata),
-            budget=to_json_value(budget) or {},
+            context_metadata=to_json_value({name: getattr(result, name, None) for name in names}),
             token_usage=getattr(result, "total_tokens", 0),
         )
 
@@ -70,19 +62,18 @@ class RunState:
     ) -> str:
         """Return the document as strict JSON text.
 
-        ``context_serializer`` is given ``state_data``; what it returns is kept in its
-        place, and is for a ``context_deserializer`` to read.
+        What ``context_serializer`` makes of ``state_data`` takes its place.
         """
-        document = {name: getattr(self, name) for name in _NAMES if name != "schema_version"}
-        meta = {
+        document = {f.name: getattr(self, f.name) for f in fields(self)}
+        document = {"$schemaVersion": document.pop("schema_version"), **document}
+        converts = context_serializer is not None
+        document["_serialization_meta"] = {
             "original_type": self.state_type or type(self.state_data).__name__,
-            "serialized_via": "strict JSON" if context_serializer is None else "context_serializer",
-            "requires_deserializer": context_serializer is not None,
+            "serialized_via": "context_serializer" if converts else "strict JSON",
+            "requires_deserializer": converts,
         }
         if context_serializer is not None:
             document["state_data"] = context_serializer(self.state_data)
-        document = {"$schemaVersion": self.schema_version, **document}
-        document["_serialization_meta"] = meta
         return dumps(document, indent=2 if pretty else None)
 
     @classmethod
@@ -102,13 +93,8 @@ class RunState:
             known = ", ".join(f"{v} ({what})" for v, what in SCHEMA_VERSION_SUMMARIES.items())
             raise StateMigrationError(f"Unsupported run state version {version!r}; known: {known}")
         document.pop("_serialization_meta", None)
-        unknown = sorted(document.keys() - _NAMES.keys())
-        if unknown:
-            raise ValueError(f"unknown field {unknown[0]!r} of RunState")
+        for name in document.keys() - {f.name for f in fields(cls)}:
+            raise ValueError(f"unknown field {name!r} of RunState")
         if context_deserializer is not None and "state_data" in document:
             document["state_data"] = context_deserializer(document["state_data"])
         return cls(**{"schema_version": version, **document})
-
-
-_METADATA = ("run_id", "task_result", "failure")
-_NAMES = dict.fromkeys(f.name for f in fields(RunState))

@@ -16,11 +16,7 @@ __all__ = ["RuntimeComposition"]
 class RuntimeComposition:
     """The parts that an engine takes as one: ``Engine(agent, runtime=...)``."""
 
-    checkpoint_store: Any = None
-    """Keeps the state after each step."""
-    action_execution_policy: ActionExecutionPolicy | None = None
-    """How the actions of one decision are run; None leaves it to the engine."""
-    event_sink: Callable[[RuntimeEvent], None] | None = None
-    """Is given every event of the run when it happens."""
-    artifact_resolver: Any = None
-    """Stores and resolves artifacts, such as ``kit.artifact.FileArtifactStore``."""
+    checkpoint_store: Any = None  # Keeps the state after each step.
+    action_execution_policy: ActionExecutionPolicy | None = None  # The engine's own if None.
+    event_sink: Callable[[RuntimeEvent], None] | None = None  # Hears every event as it happens.
+    artifact_resolver: Any = None  # Such as ``kit.artifact.FileArtifactStore``.

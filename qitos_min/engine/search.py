@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
-from ..core.decision import Decision
+from ..core.agent_module import ObservationT, StateT
+from ..core.decision import ActionT, Decision
 
 __all__ = ["Search"]
-
-StateT = TypeVar("StateT")
-ObservationT = TypeVar("ObservationT")
-ActionT = TypeVar("ActionT")
 
 
 class Search(Generic[StateT, ObservationT, ActionT]):

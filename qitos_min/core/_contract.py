@@ -20,6 +20,8 @@ FieldCheck = tuple[str, str, Callable[[Any], bool], str]
 class Record:
     """Base of the dataclasses that are written as JSON objects."""
 
+    __slots__ = ()  # Or those with slots would have room for a dict as well.
+
     def to_dict(self) -> dict[str, Any]:
         """Every field as strict JSON, detached."""
         return to_json_value(self)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
 from ._contract import ContractError, FieldCheck, check_fields, exact_values, strict_copy
@@ -101,13 +101,13 @@ class ToolResult:
         """
         if isinstance(value, cls):
             return replace(value)
-        metadata: dict[str, Any] = {}
         try:
-            output = strict_copy(value)
+            result = cls(output=value)
         except Exception:  # Also what the items of a foreign mapping raise.
-            output = to_json_value(value)
             kind = f"{type(value).__module__}.{type(value).__qualname__}"
             metadata = {"output_converted": True, "output_type": kind}
+            result = cls(output=to_json_value(value), metadata=metadata)
+        output = result.output
         if isinstance(output, dict):
             version = output.get("schema_version")
             if isinstance(version, str) and version.startswith("qitos.tool_result/"):
@@ -115,8 +115,8 @@ class ToolResult:
             # A tool's own dict may well have a "status"; the old form says how it ended, too.
             known = output.keys() <= {"status", "output", "error", "metadata"}
             if known and "status" in output and output.keys() & {"output", "error"}:
-                return _from_legacy(output, metadata)
-        return cls(output=output, metadata=metadata)
+                return _from_legacy(output, result.metadata)
+        return result
 
     @classmethod
     def from_dict(cls, value: Any) -> ToolResult:
@@ -191,6 +191,10 @@ class ToolResult:
         return {**safe, "redaction": {**removed, "output_chars": output_chars}}
 
 
+_DEFAULTS = {
+    item.name: item.default if item.default_factory is MISSING else item.default_factory()
+    for item in fields(ToolResult)
+}
 _MODEL_FIELDS = (
     "schema_version status tool_name action_id model_output error error_code "
     "recoverable recovery_hint next_action".split()
@@ -200,9 +204,19 @@ _NEVER_CUT = ("schema_version", "status", "recoverable")
 
 def _checked(result: ToolResult) -> dict[str, Any]:
     """Copies of all fields, after every check in the order of the contract."""
-    check_fields(result, _FIELD_CHECKS, ToolResultContractError)
-    copied = {name: getattr(result, name) for name in ToolResult.__dataclass_fields__}
-    for name in copied.keys() - {"attempt_id", "artifact_refs"}:
+    copied, told = {}, set()
+    for name, default in _DEFAULTS.items():
+        value = copied[name] = getattr(result, name)
+        if value == default and type(value) in (dict, list):
+            copied[name] = value.copy()
+        elif value is not default:
+            told.add(name)
+    # The defaults keep the contract, and an output may be anything.
+    judged = told - {"output", "model_output"}
+    if judged:
+        rows = tuple(row for row in _FIELD_CHECKS if not judged.isdisjoint(row[1].split()))
+        check_fields(result, rows, ToolResultContractError)
+    for name in told - {"attempt_id", "artifact_refs"}:
         try:
             copied[name] = strict_copy(copied[name])
         except ValueError as error:
@@ -211,7 +225,7 @@ def _checked(result: ToolResult) -> dict[str, Any]:
     copied["artifact_refs"] = tuple(copied["artifact_refs"])
     if copied["next_action"] is not None:
         copied["next_action"].setdefault("args", {})
-    fault = _state_fault(result)
+    fault = _state_fault(result) if judged else None
     if fault is not None:
         raise ToolResultContractError(*fault)
     return copied

@@ -99,7 +99,9 @@ def strict_copy(value: Any, tuples: bool = False, levels: int = _MAX_DEPTH) -> A
     # These few are nearly all there is, and the rest of the tests is not cheap.
     if value is None or kind is bool or kind is str and value.isascii():
         return value
-    if isinstance(value, dict):
+    if kind is int and value.bit_length() < 64:
+        return value
+    if kind is dict or isinstance(value, dict):
         if not levels:
             raise ValueError(_TOO_DEEP)
         copied, levels = {}, levels - 1
@@ -113,7 +115,7 @@ def strict_copy(value: Any, tuples: bool = False, levels: int = _MAX_DEPTH) -> A
         if len(copied) < len(value):
             raise ValueError("keys that differ in lone surrogates only")
         return copied
-    if isinstance(value, list) or tuples and isinstance(value, tuple):
+    if kind is list or isinstance(value, list) or tuples and isinstance(value, tuple):
         if not levels:
             raise ValueError(_TOO_DEEP)
         return [strict_copy(item, tuples, levels - 1) for item in value]

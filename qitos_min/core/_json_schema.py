@@ -44,7 +44,9 @@ def check_value(value: Any, schema: Any, path: str = "") -> Fault | None:
     """
     if not isinstance(schema, dict) or not schema:
         return None
-    fault = _check_type(value, schema, path) or _check_choice(value, schema, path)
+    fault = _check_type(value, schema, path) if schema.get("type") else None
+    if fault is None and ("enum" in schema or "const" in schema):
+        fault = _check_choice(value, schema, path)
     if fault is None and "anyOf" in schema:
         fault = _check_any(value, schema["anyOf"], path)
     if fault is None and isinstance(value, dict):
@@ -82,10 +84,10 @@ def whole_numbers(value: Any, schema: Any) -> Any:
 
 
 def _check_type(value: Any, schema: dict[str, Any], path: str) -> Fault | None:
-    names = schema.get("type", [])
-    names = names if isinstance(names, list) else [names]
-    if not names or any(_is_type(value, name) for name in names):
-        return None
+    names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    for name in names:
+        if _is_type(value, name):
+            return None
     wanted = " or ".join(map(str, names))
     text = f"{_place(path)} must be of type {wanted}, got {type(value).__name__}"
     return Fault("invalid_argument_type", text)

@@ -162,7 +162,7 @@ class ToolResult:
 
     def to_dict(self) -> dict[str, Any]:
         """The 35 fields as JSON values, and ``success``; reading it back is exact."""
-        record = _checked(self)
+        record = {name: getattr(self, name) for name in _DEFAULTS} | _checked(self)
         if self.attempt_id is not None:
             record["attempt_id"] = self.attempt_id.to_dict()
         record["artifact_refs"] = [ref.to_dict() for ref in self.artifact_refs]
@@ -203,14 +203,18 @@ _NEVER_CUT = ("schema_version", "status", "recoverable")
 
 
 def _checked(result: ToolResult) -> dict[str, Any]:
-    """Copies of all fields, after every check in the order of the contract."""
+    """Copies of the fields that are set, after every check in the order of the contract."""
     copied, told = {}, set()
     for name, default in _DEFAULTS.items():
-        value = copied[name] = getattr(result, name)
-        if value == default and type(value) in (dict, list):
-            copied[name] = value.copy()
-        elif value is not default:
+        value = getattr(result, name)
+        if value is default:
+            continue
+        kind = type(value)
+        if kind in (dict, list) and value == default:
+            value = kind()
+        else:
             told.add(name)
+        copied[name] = value
     # The defaults keep the contract, and an output may be anything.
     judged = told - {"output", "model_output"}
     if judged:
@@ -222,8 +226,9 @@ def _checked(result: ToolResult) -> dict[str, Any]:
         except ValueError as error:
             what = f"{name} holds {error}"
             raise ToolResultContractError("non_serializable_value", what) from None
-    copied["artifact_refs"] = tuple(copied["artifact_refs"])
-    if copied["next_action"] is not None:
+    if "artifact_refs" in told:
+        copied["artifact_refs"] = tuple(copied["artifact_refs"])
+    if "next_action" in told:
         copied["next_action"].setdefault("args", {})
     fault = _state_fault(result) if judged else None
     if fault is not None:

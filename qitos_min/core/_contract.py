@@ -110,7 +110,7 @@ def strict_copy(value: Any, tuples: bool = False, levels: int = _MAX_DEPTH) -> A
                 if not isinstance(key, str):
                     raise ValueError(f"a key of type {type(key).__qualname__}")
                 key = to_json_value(key)
-            leaf = item is None or type(item) is bool
+            leaf = item is None or type(item) is str and item.isascii()
             copied[key] = item if leaf else strict_copy(item, tuples, levels)
         if len(copied) < len(value):
             raise ValueError("keys that differ in lone surrogates only")

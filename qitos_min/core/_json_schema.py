@@ -155,7 +155,9 @@ def _check_array(value: list[Any], schema: dict[str, Any], path: str) -> Fault |
 
 
 def _check_limits(value: Any, schema: dict[str, Any], path: str) -> Fault | None:
-    for keyword in _LIMITS.keys() & schema.keys():
+    for keyword in schema:
+        if keyword not in _LIMITS:
+            continue
         kinds, holds, words = _LIMITS[keyword]
         limit, fits = schema[keyword], isinstance(value, kinds) and not isinstance(value, bool)
         if fits and not holds(value, limit):

@@ -204,9 +204,9 @@ _NEVER_CUT = ("schema_version", "status", "recoverable")
 
 def _checked(result: ToolResult) -> dict[str, Any]:
     """Copies of the fields that are set, after every check in the order of the contract."""
-    copied, told = {}, set()
+    copied, told, held = {}, set(), vars(result)
     for name, default in _DEFAULTS.items():
-        value = getattr(result, name)
+        value = held[name]
         if value is default:
             continue
         kind = type(value)

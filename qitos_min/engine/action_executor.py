@@ -33,7 +33,7 @@ class ActionBatch:
     ``segments`` and ``completion_order``; both lists hold positions of actions."""
 
 
-@dataclass
+@dataclass(slots=True)
 class _Batch:
     """What the threads of one batch share."""
 

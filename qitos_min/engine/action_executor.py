@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -212,24 +211,21 @@ class ActionExecutor:
                     batch.stopped = True
 
         # Not a ThreadPoolExecutor: the process would wait for its threads at exit.
-        threads = [
-            threading.Thread(
-                target=contextvars.copy_context().run,
-                args=(work,),
-                name="qitos-action",
-                daemon=True,
-            )
-            for _ in range(min(self.policy.max_concurrency, len(segment)))
-        ]
-        started = [thread for thread in threads if guarded(thread.start)[1] is None]
+        threads = batch.context.get("threads") or RunThreads()
+        count = min(self.policy.max_concurrency, len(segment))
+        begun = [guarded(threads.start, work) for _ in range(count)]
+        started = [found[0] for found, error in begun if error is None]
         if not started:  # The system has no thread to spare.
             work()
         try:
-            for thread in started:
-                thread.join()
+            for each in started:
+                threads.wait_for(each)
         except BaseException:  # After Ctrl-C nothing more is to begin.
             batch.stopped = True
             raise
+        finally:
+            if batch.context.get("threads") is None:
+                threads.close()
         if batch.raised:
             raise batch.raised[0]
 

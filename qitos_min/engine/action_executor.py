@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -41,7 +42,7 @@ class _Batch:
     context: Mapping[str, Any]
     results: dict[int, ToolResult] = field(default_factory=dict)
     """By position, in the order of completion."""
-    began: dict[int, datetime] = field(default_factory=dict)
+    began: dict[int, float] = field(default_factory=dict)
     raised: list[BaseException] = field(default_factory=list)
     at_work: int = 0
     peak: int = 0
@@ -177,7 +178,7 @@ class ActionExecutor:
 
     def _run(self, place: int, batch: _Batch) -> None:
         action, threads = batch.actions[place], batch.context.get("threads")
-        batch.began[place] = datetime.now(timezone.utc)
+        batch.began[place] = time.time()
         batch.at_work += 1
         batch.peak = max(batch.peak, batch.at_work)
         mark = AT_WORK.set(threads.caller if threads is not None else AT_WORK.get())
@@ -264,7 +265,9 @@ def _short_result(batch: _Batch, place: int, segment: int) -> ActionResult:
     tool = batch.registry.get(action.name)
     limits = {"action": action.timeout_s, "tool": tool.spec.timeout_s if tool else None}
     source = next((name for name, limit in limits.items() if limit is not None), None)
-    began = batch.began.get(place)
+    began = None
+    if place in batch.began:
+        began = datetime.fromtimestamp(batch.began[place], timezone.utc)
     ended = began and began + timedelta(milliseconds=result.latency_ms)
     return ActionResult(
         name=action.name,

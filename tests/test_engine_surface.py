@@ -425,10 +425,10 @@ def test_a_view_is_always_what_the_state_is_and_made_anew_only_where_it_changed(
     assert view.of(state)["metadata"] is before["metadata"]
 
 
-NO_JSON = [float("inf"), {1: 2}, {3}, b"x", object(), "\ud800", [[float("nan")]]]
+NO_JSON = [float("inf"), {1: 2}, {3}, b"x", object(), [[float("nan")]]]
 
 
-@pytest.mark.parametrize("value", NO_JSON, ids=range(7))
+@pytest.mark.parametrize("value", NO_JSON, ids=range(6))
 def test_what_is_no_json_is_not_exact(value):
     with pytest.raises(ValueError):
         exact(value)

@@ -615,3 +615,19 @@ def test_the_events_of_a_whole_chain_are_in_order():
         HandoffTrace(0, "a", "b", "SUMMARY", 1),
         HandoffTrace(1, "b", "c", "SUMMARY", 3),
     ]
+
+
+class ReadList(list):
+    """A list that counts what is read of it by place."""
+
+    reads = 0
+
+    def __getitem__(self, place):
+        self.reads += 1
+        return super().__getitem__(place)
+
+
+def test_the_last_rounds_of_a_long_conversation_cost_no_more_than_they_are():
+    said = ReadList(HistoryMessage("user", f"m{n}", n) for n in range(1000))
+    assert [message.content for message in last_rounds(said, 2)] == ["m998", "m999"]
+    assert said.reads < 20

@@ -10,6 +10,7 @@ from ._json import to_json_value
 
 # Above what the JSON-safe conversion lets through, so that its results always pass.
 _MAX_DEPTH = 200
+_TOO_DEEP = f"itself or more than {_MAX_DEPTH} levels"
 # Python refuses to write an int of more decimal digits than this.
 _INT_LIMIT = 10**4300
 
@@ -19,6 +20,8 @@ FieldCheck = tuple[str, str, Callable[[Any], bool], str]
 
 class Record:
     """Base of the dataclasses that are written as JSON objects."""
+
+    __slots__ = ()  # Or those with slots would have room for a dict as well.
 
     def to_dict(self) -> dict[str, Any]:
         """Every field as strict JSON, detached."""
@@ -83,33 +86,39 @@ def or_none(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: value is None or check(value)
 
 
-def strict_copy(value: Any, *, tuples: bool = False, levels: int = _MAX_DEPTH) -> Any:
+def strict_copy(value: Any, tuples: bool = False, levels: int = _MAX_DEPTH) -> Any:
     """A detached, plain copy of a tree of JSON values.
 
     Only None, bool, int, finite float, str, lists and dicts with text keys are such
     values, and with ``tuples`` a tuple stands for a list. This is the second walker of
-    JSON trees beside ``to_json_value``, because it refuses what that one would convert. A
-    text keeps all but its lone surrogates, which no JSON file can hold. Raises
-    ValueError, which does not hold the value, for anything else.
+    JSON trees beside ``to_json_value``, because it refuses what that one would convert,
+    and is faster. A text keeps all but its lone surrogates, which no JSON file can hold.
+    Raises ValueError, which does not hold the value, for anything else.
     """
     kind = type(value)
     # These few are nearly all there is, and the rest of the tests is not cheap.
-    if value is None or kind is bool or (kind is str and value.isascii()):
+    if value is None or kind is bool or kind is str and value.isascii():
         return value
-    if isinstance(value, (dict, list)) or (tuples and isinstance(value, tuple)):
-        if levels == 0:
-            raise ValueError(f"itself or more than {_MAX_DEPTH} levels")
-        if not isinstance(value, dict):
-            return [strict_copy(item, tuples=tuples, levels=levels - 1) for item in value]
-        copied = {}
+    if kind is int and value.bit_length() < 64:
+        return value
+    if kind is dict or isinstance(value, dict):
+        if not levels:
+            raise ValueError(_TOO_DEEP)
+        copied, levels = {}, levels - 1
         for key, item in value.items():
-            if not isinstance(key, str):
-                raise ValueError(f"a key of type {type(key).__qualname__}")
-            key = key if type(key) is str and key.isascii() else to_json_value(key)
-            copied[key] = strict_copy(item, tuples=tuples, levels=levels - 1)
+            if type(key) is not str or not key.isascii():
+                if not isinstance(key, str):
+                    raise ValueError(f"a key of type {type(key).__qualname__}")
+                key = to_json_value(key)
+            leaf = item is None or type(item) is str and item.isascii()
+            copied[key] = item if leaf else strict_copy(item, tuples, levels)
         if len(copied) < len(value):
             raise ValueError("keys that differ in lone surrogates only")
         return copied
+    if kind is list or isinstance(value, list) or tuples and isinstance(value, tuple):
+        if not levels:
+            raise ValueError(_TOO_DEEP)
+        return [strict_copy(item, tuples, levels - 1) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a number that is not finite")
     if isinstance(value, int) and abs(value) >= _INT_LIMIT:
@@ -121,4 +130,4 @@ def strict_copy(value: Any, *, tuples: bool = False, levels: int = _MAX_DEPTH) -
 
 def detach_json(value: Any) -> Any:
     """A strict copy of a JSON value, in which a tuple becomes a list."""
-    return strict_copy(value, tuples=True)
+    return strict_copy(value, True)

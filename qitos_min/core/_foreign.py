@@ -22,10 +22,12 @@ def outcome(work: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | 
 
 def guarded(work: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:
     """Like :func:`outcome`, but an interrupt by the user is raised at once."""
-    value, error = outcome(work, *args)
-    if isinstance(error, KeyboardInterrupt):
-        raise error
-    return value, error
+    try:
+        return work(*args), None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return None, error
 
 
 def error_text(error: BaseException) -> str:

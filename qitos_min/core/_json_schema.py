@@ -48,12 +48,12 @@ def check_value(value: Any, schema: Any, path: str = "") -> Fault | None:
 
 
 def _faults(value: Any, schema: Any, path: str) -> Iterator[Fault]:
-    if not isinstance(schema, dict):
+    if not isinstance(schema, dict) or not schema:
         return
     place = f"argument {path!r}" if path else "the arguments"
     names = schema.get("type", [])
     names = names if isinstance(names, list) else [names]
-    if names and not any(_is_type(value, name) for name in names):
+    if names and not any([_is_type(value, name) for name in names]):
         wanted = " or ".join(map(str, names))
         yield Fault(_TYPE, f"{place} must be of type {wanted}, got {type(value).__name__}")
     allowed = [schema["const"]] if "const" in schema else schema.get("enum")
@@ -67,7 +67,9 @@ def _faults(value: Any, schema: Any, path: str) -> Iterator[Fault]:
     if isinstance(value, list):
         for index, (item, rule) in enumerate(zip(value, _rules(value, schema))):
             yield from _faults(item, rule, f"{path}[{index}]")
-    for keyword in _LIMITS.keys() & schema.keys():
+    for keyword in schema:
+        if keyword not in _LIMITS:
+            continue
         kinds, holds, words = _LIMITS[keyword]
         fits = isinstance(value, kinds) and not isinstance(value, bool)
         if fits and not holds(value, schema[keyword]):

@@ -35,6 +35,8 @@ def fitted(
     values stay as they are, the long ones share the rest. An object among them is fitted
     in its turn unless ``flat`` names it; anything else that is cut becomes text.
     """
+    if len(dumps(parts)) <= limit:
+        return dict(parts)
     long = {n: _size(v) for n, v in parts.items() if n not in whole and v is not None}
     view = dict(parts)
     room = limit - min(len(dumps({**parts, **dict.fromkeys(long, "")})), limit // 2)

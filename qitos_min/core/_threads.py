@@ -223,6 +223,17 @@ class RunThreads:
         within = around is not None and around.threads is self and around is not self.caller
         if limit is None and within:  # Which would wait for itself.
             return outcome(call)
+        work, worker = self.start(call)
+        try:
+            cause = self._wait(work, limit, patient)
+        except BaseException:
+            work.leave()
+            self._drop(worker)
+            raise
+        return work.found or self._give_up(work, worker, cause or "")
+
+    def start(self, call: Callable[[], Any]) -> tuple[Work, _Worker]:
+        """Begin a call in a thread; ``RuntimeError`` where the system has none to spare."""
         work = Work(self, call)
         with self._lock:
             # The first that is free, so that calls in turn stay in one thread.
@@ -234,13 +245,11 @@ class RunThreads:
                 weakref.finalize(self, worker.inbox.put, None)
             worker.is_busy = True
         worker.inbox.put(work)
-        try:
-            cause = self._wait(work, limit, patient)
-        except BaseException:
-            work.leave()
-            self._drop(worker)
-            raise
-        return work.found or self._give_up(work, worker, cause or "")
+        return work, worker
+
+    def wait_for(self, work: Work) -> None:
+        """Wait until a call that was started has ended, whatever the run is told."""
+        self._wait(work, None, patient=True)
 
     def do(self, call: Callable[..., Any], *args: Any) -> Any:
         """Call a part of the tools, such as their setup, where they work.

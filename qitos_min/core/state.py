@@ -69,11 +69,13 @@ class StateSchema:
         """Raise ``StateValidationError`` at the first field of a wrong type."""
         for name, (what, kind, least) in _RULES.items():
             value = getattr(self, name)
-            text = f"state field {name!r} must be"
             if not isinstance(value, kind) or isinstance(value, bool):
-                raise StateValidationError(f"{text} {what}, got {type(value).__name__}", name)
-            if least is not None and value < least:
-                raise StateValidationError(f"{text} at least {least}, got {value!r}", name)
+                told = f"{what}, got {type(value).__name__}"
+            elif least is not None and value < least:
+                told = f"at least {least}, got {value!r}"
+            else:
+                continue
+            raise StateValidationError(f"state field {name!r} must be {told}", name)
 
     def set_stop(self, reason: StopReason | str, final_result: Any = None) -> None:
         """Say why the run ends; an answer already there is kept without a new one.

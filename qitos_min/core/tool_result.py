@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
 from ._contract import ContractError, FieldCheck, check_fields, exact_values, strict_copy
@@ -101,13 +101,13 @@ class ToolResult:
         """
         if isinstance(value, cls):
             return replace(value)
-        metadata: dict[str, Any] = {}
         try:
-            output = strict_copy(value)
+            result = cls(output=value)
         except Exception:  # Also what the items of a foreign mapping raise.
-            output = to_json_value(value)
             kind = f"{type(value).__module__}.{type(value).__qualname__}"
             metadata = {"output_converted": True, "output_type": kind}
+            result = cls(output=to_json_value(value), metadata=metadata)
+        output = result.output
         if isinstance(output, dict):
             version = output.get("schema_version")
             if isinstance(version, str) and version.startswith("qitos.tool_result/"):
@@ -115,8 +115,8 @@ class ToolResult:
             # A tool's own dict may well have a "status"; the old form says how it ended, too.
             known = output.keys() <= {"status", "output", "error", "metadata"}
             if known and "status" in output and output.keys() & {"output", "error"}:
-                return _from_legacy(output, metadata)
-        return cls(output=output, metadata=metadata)
+                return _from_legacy(output, result.metadata)
+        return result
 
     @classmethod
     def from_dict(cls, value: Any) -> ToolResult:
@@ -162,7 +162,7 @@ class ToolResult:
 
     def to_dict(self) -> dict[str, Any]:
         """The 35 fields as JSON values, and ``success``; reading it back is exact."""
-        record = _checked(self)
+        record = {name: getattr(self, name) for name in _DEFAULTS} | _checked(self)
         if self.attempt_id is not None:
             record["attempt_id"] = self.attempt_id.to_dict()
         record["artifact_refs"] = [ref.to_dict() for ref in self.artifact_refs]
@@ -191,6 +191,10 @@ class ToolResult:
         return {**safe, "redaction": {**removed, "output_chars": output_chars}}
 
 
+_DEFAULTS = {
+    item.name: item.default if item.default_factory is MISSING else item.default_factory()
+    for item in fields(ToolResult)
+}
 _MODEL_FIELDS = (
     "schema_version status tool_name action_id model_output error error_code "
     "recoverable recovery_hint next_action".split()
@@ -199,19 +203,34 @@ _NEVER_CUT = ("schema_version", "status", "recoverable")
 
 
 def _checked(result: ToolResult) -> dict[str, Any]:
-    """Copies of all fields, after every check in the order of the contract."""
-    check_fields(result, _FIELD_CHECKS, ToolResultContractError)
-    copied = {name: getattr(result, name) for name in ToolResult.__dataclass_fields__}
-    for name in copied.keys() - {"attempt_id", "artifact_refs"}:
+    """Copies of the fields that are set, after every check in the order of the contract."""
+    copied, told, held = {}, set(), vars(result)
+    for name, default in _DEFAULTS.items():
+        value = held[name]
+        if value is default:
+            continue
+        kind = type(value)
+        if kind in (dict, list) and value == default:
+            value = kind()
+        else:
+            told.add(name)
+        copied[name] = value
+    # The defaults keep the contract, and an output may be anything.
+    judged = told - {"output", "model_output"}
+    if judged:
+        rows = tuple(row for row in _FIELD_CHECKS if not judged.isdisjoint(row[1].split()))
+        check_fields(result, rows, ToolResultContractError)
+    for name in told - {"attempt_id", "artifact_refs"}:
         try:
             copied[name] = strict_copy(copied[name])
         except ValueError as error:
             what = f"{name} holds {error}"
             raise ToolResultContractError("non_serializable_value", what) from None
-    copied["artifact_refs"] = tuple(copied["artifact_refs"])
-    if copied["next_action"] is not None:
+    if "artifact_refs" in told:
+        copied["artifact_refs"] = tuple(copied["artifact_refs"])
+    if "next_action" in told:
         copied["next_action"].setdefault("args", {})
-    fault = _state_fault(result)
+    fault = _state_fault(result) if judged else None
     if fault is not None:
         raise ToolResultContractError(*fault)
     return copied

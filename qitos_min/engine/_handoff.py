@@ -32,22 +32,29 @@ def last_rounds(messages: list[HistoryMessage], most: int | None) -> list[Histor
     """Return the messages of the last rounds; None is all, a round is a step."""
     if most is None:
         return list(messages)
-    rounds = rounds_of(messages)
-    return [message for one in rounds[max(0, len(rounds) - most) :] for message in one]
+    return [message for one in rounds_of(messages, most) for message in one]
 
 
-def rounds_of(messages: list[HistoryMessage]) -> list[list[HistoryMessage]]:
-    """Return the messages by rounds: a step each, or what was decided and its results."""
-    # A history may hold the steps of earlier runs too, so ids alone do not tell.
+def rounds_of(
+    messages: list[HistoryMessage], most: int | None = None
+) -> list[list[HistoryMessage]]:
+    """Return the last rounds: a step each, or what was decided and its results."""
     rounds: list[list[HistoryMessage]] = []
-    for message in messages:
-        before = rounds[-1][-1] if rounds else None
-        decided = before is not None and before.role in ("assistant", "tool")
-        begins = decided and message.role in ("assistant", "user")
-        if before is None or message.step_id != before.step_id or begins:
-            rounds.append([])
-        rounds[-1].append(message)
-    return rounds
+    end = len(messages)
+    # From the end, so that a long conversation costs no more than what is asked for.
+    for place in reversed(range(len(messages))):
+        if len(rounds) == most:
+            break
+        if place == 0 or _begins(messages[place], messages[place - 1]):
+            rounds.append(messages[place:end])
+            end = place
+    return rounds[::-1]
+
+
+def _begins(message: HistoryMessage, before: HistoryMessage) -> bool:
+    # A history may hold the steps of earlier runs too, so ids alone do not tell.
+    decided = before.role in ("assistant", "tool")
+    return message.step_id != before.step_id or decided and message.role in ("assistant", "user")
 
 
 def _summary(messages: list[HistoryMessage]) -> HistoryMessage:

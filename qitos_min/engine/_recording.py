@@ -61,13 +61,14 @@ class Recording:
         """
         if self.ended:
             return
-        event = RuntimeEvent(self.step_id, phase, error is None, payload, error, self.ts)
+        step_id, ts = self.step_id, self.ts
+        event = RuntimeEvent(step_id, phase, error is None, payload, error, ts)
         if error is not None:
             payload["error"] = error
         payload["run_id"] = self.run_id
-        payload["step_id"] = self.step_id
-        payload["phase"] = phase.value
-        payload["ts"] = self.ts
+        payload["step_id"] = step_id
+        payload["phase"] = phase._value_  # What ``value`` gives, without a property.
+        payload["ts"] = ts
         self.events.append(event)
         if phase is RuntimePhase.END:
             self.ended = True

@@ -113,6 +113,8 @@ class Run(Budgeted):
             engine.history is not None or bool(engine.agent_registry) or self.seat.llm is not None
         )
         self.decision: Decision | None = None
+        self.calls: list[Action] = []
+        """What the tools get of the actions of the decision."""
         self.observation: dict[str, Any] = {}
         self.view = StateView()
         self.state_before: Any = None

@@ -68,8 +68,8 @@ def _decide(run: Run) -> bool:
     run.stamp()
     run.instruction_patch = run.modified_prompt = None
     decision = run.decision = _checked(run, decision)
-    record.decision = kept = _recorded(decision, record.step_id)
-    record.actions = kept.actions
+    kept, run.calls = _recorded(decision, record.step_id)
+    record.decision, record.actions = kept, kept.actions
     run.emit(
         RuntimePhase.DECIDE,
         stage="decision_ready",
@@ -137,25 +137,28 @@ def _picked(run: Run, decision: Decision) -> Decision:
     return Decision.wait(rationale="the search found no candidate and went back")
 
 
-def _recorded(decision: Decision, step_id: int) -> Decision:
-    """A snapshot in plain values, with an id of its own for each action."""
+def _recorded(decision: Decision, step_id: int) -> tuple[Decision, list[Action]]:
+    """A snapshot in plain values, with an id of its own for each action, and what tools get.
+
+    That is what the agent sent, where the record cannot hold it as it is.
+    """
+    actions: list[Action] = []
+    sent: list[Action] = []
     ids: list[str] = []
     for index, action in enumerate(decision.actions):
         own = action.action_id or f"call_{step_id}_{index}"
         ids.append(own if own not in ids else f"{own}_{index}")
-    actions = []
-    for own, action in zip(ids, decision.actions):
-        kept = _with_args(action, plain(action.args), own)
+        try:
+            kept = _with_args(action, exact(action.args), ids[-1])
+            sent.append(kept)
+        except (ValueError, RuntimeError):
+            kept = _with_args(action, plain(action.args), ids[-1])
+            sent.append(_with_args(action, action.args, ids[-1]))
         kept.metadata = plain(action.metadata)
         actions.append(kept)
-    return Decision(
-        decision.mode,
-        actions,
-        plain(decision.final_answer),
-        plain(decision.rationale),
-        plain(decision.meta),
-        target=decision.target,
-    )
+    answer, rationale, meta = decision.final_answer, decision.rationale, decision.meta
+    values = plain(answer), plain(rationale), plain(meta)
+    return Decision(decision.mode, actions, *values, target=decision.target), sent
 
 
 def _say_decision(run: Run, decision: Decision, said: str | None) -> None:
@@ -186,10 +189,9 @@ def _act(run: Run) -> bool:
     """Run the tools; True if one of them handed the run off."""
     run.emit(RuntimePhase.ACT, stage="start")
     record = run.record
-    calls = [_sent(*pair) for pair in zip(run.decision.actions, record.actions)]
     watch = run.tool_hook if _TOOL_HOOKS & run.listeners.keys() else None
     executor = ActionExecutor(run.seat.registry, run.engine.executor.policy, watch=watch)
-    batch = executor.run_batch(calls, run.tool_context())
+    batch = executor.run_batch(run.calls, run.tool_context())
     run.stamp()
     run.results = batch.results
     run.outputs = [_seen(result) for result in batch.results]
@@ -209,7 +211,7 @@ def _act(run: Run) -> bool:
     if run.seat.env is not None:
         taken = {
             "decision_mode": run.decision.mode,
-            "actions": calls,
+            "actions": run.calls,
             "final_answer": run.decision.final_answer,
             "action_results": run.outputs,
         }
@@ -218,15 +220,6 @@ def _act(run: Run) -> bool:
     if run.pending_handoff is not None:
         run.hand_off(run.pending_handoff)
     return run.pending_handoff is not None
-
-
-def _sent(action: Action, kept: Action) -> Action:
-    """What the tools get: what the agent sent, which the record may not hold as it is."""
-    try:
-        exact(action.args)
-    except (ValueError, RuntimeError):
-        return _with_args(action, action.args, kept.action_id)
-    return kept
 
 
 def _with_args(action: Action, args: Any, action_id: str | None) -> Action:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextvars
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -33,7 +33,7 @@ class ActionBatch:
     ``segments`` and ``completion_order``; both lists hold positions of actions."""
 
 
-@dataclass
+@dataclass(slots=True)
 class _Batch:
     """What the threads of one batch share."""
 
@@ -42,7 +42,7 @@ class _Batch:
     context: Mapping[str, Any]
     results: dict[int, ToolResult] = field(default_factory=dict)
     """By position, in the order of completion."""
-    began: dict[int, datetime] = field(default_factory=dict)
+    began: dict[int, float] = field(default_factory=dict)
     raised: list[BaseException] = field(default_factory=list)
     at_work: int = 0
     peak: int = 0
@@ -178,7 +178,7 @@ class ActionExecutor:
 
     def _run(self, place: int, batch: _Batch) -> None:
         action, threads = batch.actions[place], batch.context.get("threads")
-        batch.began[place] = datetime.now(timezone.utc)
+        batch.began[place] = time.time()
         batch.at_work += 1
         batch.peak = max(batch.peak, batch.at_work)
         mark = AT_WORK.set(threads.caller if threads is not None else AT_WORK.get())
@@ -212,24 +212,21 @@ class ActionExecutor:
                     batch.stopped = True
 
         # Not a ThreadPoolExecutor: the process would wait for its threads at exit.
-        threads = [
-            threading.Thread(
-                target=contextvars.copy_context().run,
-                args=(work,),
-                name="qitos-action",
-                daemon=True,
-            )
-            for _ in range(min(self.policy.max_concurrency, len(segment)))
-        ]
-        started = [thread for thread in threads if guarded(thread.start)[1] is None]
+        threads = batch.context.get("threads") or RunThreads()
+        count = min(self.policy.max_concurrency, len(segment))
+        begun = [guarded(threads.start, work) for _ in range(count)]
+        started = [found[0] for found, error in begun if error is None]
         if not started:  # The system has no thread to spare.
             work()
         try:
-            for thread in started:
-                thread.join()
+            for each in started:
+                threads.wait_for(each)
         except BaseException:  # After Ctrl-C nothing more is to begin.
             batch.stopped = True
             raise
+        finally:
+            if batch.context.get("threads") is None:
+                threads.close()
         if batch.raised:
             raise batch.raised[0]
 
@@ -268,7 +265,9 @@ def _short_result(batch: _Batch, place: int, segment: int) -> ActionResult:
     tool = batch.registry.get(action.name)
     limits = {"action": action.timeout_s, "tool": tool.spec.timeout_s if tool else None}
     source = next((name for name, limit in limits.items() if limit is not None), None)
-    began = batch.began.get(place)
+    began = None
+    if place in batch.began:
+        began = datetime.fromtimestamp(batch.began[place], timezone.utc)
     ended = began and began + timedelta(milliseconds=result.latency_ms)
     return ActionResult(
         name=action.name,

@@ -38,7 +38,7 @@ class CriticResult(Record):
         instruction_patch])``. Raises ``ValueError`` for anything else: it lets no step pass.
         """
         if isinstance(value, cls):
-            result = value
+            result = replace(value)  # The critic may use its own again.
         elif isinstance(value, Mapping):
             result = cls(**{name: value[name] for name in _NAMES if name in value})
         elif isinstance(value, str):
@@ -51,12 +51,13 @@ class CriticResult(Record):
         word = action.strip().lower() if isinstance(action, str) else action
         if word not in _ACTIONS:
             raise ValueError(f"unknown critic action {action!r}; known: {', '.join(_ACTIONS)}")
-        if not isinstance(result.state_patch, (Mapping, type(None))):
+        if not isinstance(result.state_patch, (type(None), Mapping)):
             kind = type(result.state_patch).__name__
             raise ValueError(f"state_patch must be a mapping of fields, got {kind}")
-        reason = "" if result.reason is None else result.reason
-        details = {} if result.details is None else result.details
-        return replace(result, action=word, reason=reason, details=details)
+        result.action = word
+        result.reason = "" if result.reason is None else result.reason
+        result.details = {} if result.details is None else result.details
+        return result
 
 
 _NAMES = tuple(f.name for f in fields(CriticResult))

@@ -132,10 +132,11 @@ class StepRecord(Record):
 
         Decision and actions are dicts already; other values are the record's own.
         """
-        row = {name: getattr(self, name) for name in _ROW}
-        if isinstance(self.decision, Decision):
-            row["actions"] = rows = [action_row(action) for action in self.decision.actions]
-            row["decision"] = decision_row(self.decision, rows)
+        row, decision = {name: getattr(self, name) for name in _ROW}, self.decision
+        if isinstance(decision, Decision):
+            row["decision"] = {name: getattr(decision, name) for name in _DECISION}
+            rows = row["actions"] = [action_row(action) for action in decision.actions]
+            row["decision"]["actions"] = rows
         return row
 
 
@@ -148,13 +149,6 @@ def action_row(action: Action) -> dict[str, Any]:
     """The fields of an action whose values are plain."""
     row = {name: getattr(action, name) for name in _ACTION}
     row["kind"] = action.kind.value
-    return row
-
-
-def decision_row(decision: Decision, actions: list[dict[str, Any]]) -> dict[str, Any]:
-    """The fields of a decision whose values are plain, with the rows of its actions."""
-    row = {name: getattr(decision, name) for name in _DECISION}
-    row["actions"] = actions
     return row
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,15 @@ class _Lines:
         self._held = held.splitlines(keepends=True)[::-1]
         self._file = open(path, "r+b" if path.exists() else "wb")
 
-    def add(self, rows: Iterable[Any]) -> None:
+    def add(self, rows: list[dict[str, Any]]) -> None:
         """Write the next lines, with one write."""
-        lines = [self._line(row) for row in rows]
+        try:
+            data = "\n".join([*map(_ENCODE, rows), ""]).encode("utf-8")
+        except (TypeError, ValueError, RecursionError):
+            if self._strict:
+                raise
+            data = "\n".join([*map(dumps, rows), ""]).encode("utf-8")
+        lines = data.splitlines(keepends=True) if self._held else [data]
         while lines and self._held and self._held[-1] == lines[0]:
             self._file.seek(len(self._held.pop()), os.SEEK_CUR)
             del lines[0]
@@ -50,14 +56,6 @@ class _Lines:
             self._cut()
             self._file.write(b"".join(lines))
             self._file.flush()
-
-    def _line(self, row: Any) -> bytes:
-        try:
-            return _ENCODE(row).encode("utf-8") + b"\n"
-        except (TypeError, ValueError, RecursionError):
-            if self._strict:
-                raise
-            return dumps(row).encode("utf-8") + b"\n"
 
     def _cut(self) -> None:
         if self._held:
@@ -201,7 +199,7 @@ class TraceWriter:
         self._steps.close()
 
     def _write_events(self) -> None:
-        self._events.add(
+        rows = [
             {
                 "run_id": self.run_id,
                 "step_id": event.step_id,
@@ -212,7 +210,8 @@ class TraceWriter:
                 "ts": event.ts,
             }
             for event in self._waiting
-        )
+        ]
+        self._events.add(rows)
         # Last, so that an interrupt before it loses none of them.
         self._manifest["event_count"] += len(self._waiting)
         self._waiting = []

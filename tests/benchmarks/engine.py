@@ -105,7 +105,10 @@ def steps_table(steps, rounds):
         ]
         rows = {form: lines_of(min(steps, 1000), form, folder) for form in FORMS}
         writes = [lambda form=form: write(rows[form]) for form in FORMS]
+        gc.collect()
+        gc.freeze()  # No run pays the collector for what is measured beside it.
         taken = interleaved([*runs, *writes], rounds)
+        gc.unfreeze()
     for number, form in enumerate(FORMS):
         step = taken[number] / steps * 1e6
         limit = taken[len(FORMS) + number] / min(steps, 1000) * 1e6

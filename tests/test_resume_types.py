@@ -243,13 +243,6 @@ def test_a_plain_dataclass_is_a_state_too():
     assert agent.found.days == {dt.date(2026, 3, 1)}
 
 
-class Undecorated(StateSchema):
-    """Without ``@dataclass`` these are no fields."""
-
-    days: set[dt.date]
-    mode = Mode.FAST
-
-
 WRONG = [
     ({"when": "soon"}, "when", "it must be an ISO 8601 date and time, got 'soon'"),
     ({"mode": "odd"}, "mode", "it must be one of 'fast', 'slow', got 'odd'"),

@@ -5,14 +5,11 @@ says what was seen there.
 """
 
 import collections
-import datetime
 import decimal
 import enum
 import fractions
 import pathlib
 import types
-import uuid
-from unittest import mock
 
 import pytest
 from strictly import FORMS, identical, record, round_trip
@@ -68,30 +65,10 @@ class RaisingName:
         raise OSError("no")
 
 
-class RaisingEnum(enum.Enum):
-    A = 1
-
-    @property
-    def value(self):
-        raise OSError("no")
-
-
-class RaisingList(list):
-    def __iter__(self):
-        raise OSError("no")
-
-
 class RaisingClass:
     @property
     def __class__(self):
         raise OSError("no")
-
-
-class RaisingBytes(bytes):
-    def __bytes__(self):
-        raise OSError("no")
-
-    decode = __bytes__
 
 
 class RaisingDecimal(decimal.Decimal):
@@ -167,9 +144,6 @@ def bad(kind, shown):
 
 
 UTF8 = "expected UTF-8 text, got bytes that are not"
-SURROGATE = "expected text without lone surrogates, got "
-
-
 @table(
     ("text", "寒潮 \x00", "寒潮 \x00", None),
     ("empty text", "", "", None),
@@ -493,5 +467,3 @@ def test_strict_names_the_place_of_the_first_issue():
     assert (caught.value.path, caught.value.message) == (
         "engine_config.budget_max_steps", "expected an integer, got 'x'",
     )
-
-

@@ -4,7 +4,6 @@ import copy
 import dataclasses
 import datetime
 import decimal
-import enum
 import pathlib
 import random
 import threading
@@ -19,30 +18,6 @@ import snowl_compat
 NAN = float("nan")
 SEEDS = range(60)
 TEXTS = ("", "plain", "寒潮 \U0001f98a", "a.b[0]", "W\x00 \u2028", '{"t": "\\u5bd2"}')
-
-
-class Gone(BaseException):
-    """What no handler of ``Exception`` catches."""
-
-
-def raising(*names, base=object):
-    """An object on whose type these names, as methods or properties, raise."""
-
-    def fail(*args):
-        raise Gone("no")
-
-    body = {name: fail for name in names}
-    for name in {"__class__", "__dict__", "value", "name", "_fields"} & {*names}:
-        body[name] = property(fail)
-    return type("Raising", (base,), body)()
-
-
-class Raising(enum.Enum):
-    A = 1
-
-    @property
-    def value(self):
-        raise Gone("no")
 
 
 @dataclasses.dataclass

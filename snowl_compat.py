@@ -576,8 +576,7 @@ class _Reading:
         """The text of rows, which come with their places, as an array's items."""
         made = [row for row, _ in rows]
         try:
-            for row in made:
-                _check(row, level)
+            _check(made, level - 1)
             text = _encode(made)
             text.encode("utf-8")
         except Exception:  # The encoder cannot write it, or a value's method raised.
@@ -813,8 +812,8 @@ def _check(value: "Any", level: int) -> None:
     if isinstance(value, dict):
         "".join(value)
         value = value.values()
-    for item in [item for item in value if type(item) not in _SCALARS]:
-        if isinstance(item, (dict, list, tuple)):
+    for item in value:
+        if type(item) not in _SCALARS and isinstance(item, (dict, list, tuple)):
             _check(item, level + 1)
 
 

@@ -572,7 +572,7 @@ class _Reading:
         name = ".".join(part for part in parts if isinstance(part, str))
         return {"$unserializable": name or named.__name__}
 
-    def json(self, rows: "Iterable[tuple[Any, str]]", level: int = 0) -> str:
+    def json(self, rows: "list[tuple[Any, str]]", level: int = 0) -> str:
         """The text of rows, which come with their places, as an array's items."""
         made = [row for row, _ in rows]
         try:
@@ -580,6 +580,10 @@ class _Reading:
             text = _encode(made)
             text.encode("utf-8")
         except Exception:  # The encoder cannot write it, or a value's method raised.
+            half = len(rows) // 2  # One bad row must not cost the others.
+            if half:
+                halves = rows[:half], rows[half:]
+                return ", ".join([self.json(part, level) for part in halves])
             text = _encode([self.convert(row, place, level) for row, place in rows])
         return text[1:-1]
 
@@ -1003,7 +1007,7 @@ def _text(source: object, extended: bool, reading: _Reading, **given: object) ->
         reading.events = read(own(run, "events"), "events", rows=not known)
     found = reading.critic_rows(run, not (known or reading.events), critics)
     verdicts: list[str] = []  # Of a few rows each: no copy of all is made.
-    while chunk := [*islice(found, 8)]:
+    while chunk := [*islice(found, 16)]:
         verdicts += [", ", reading.json(chunk)]
     if getattr(run, "bare", False) is True and not reading.steps + reading.events:
         what = "expected steps, events or a manifest, got nothing that can be read"

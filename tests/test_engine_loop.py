@@ -239,6 +239,21 @@ def test_a_reused_decision_gets_new_ids_in_each_record_and_stays_as_it_is():
     assert ADD.actions[0].action_id is None
 
 
+@pytest.mark.parametrize(
+    "given, kept",
+    [
+        (["a", "a", "a"], ["a", "a_2", "a_3"]),
+        (["a", "a_2", "a"], ["a", "a_2", "a_3"]),
+        ([None, "call_0_2", None], ["call_0_0", "call_0_2", "call_0_2_3"]),
+    ],
+)
+def test_no_two_calls_of_a_step_have_one_id(given, kept):
+    calls = [Action("add", {"a": 1, "b": n}, action_id=own) for n, own in enumerate(given)]
+    record = engine_of(Decision.act(calls), Decision.final("done")).run("t").records[0]
+    assert [action.action_id for action in record.actions] == kept
+    assert record.action_results == [1, 2, 3]
+
+
 @pytest.mark.parametrize("reduce", [lambda s, o, d: None, lambda s, o, d: s])
 def test_reduce_may_return_nothing(reduce):
     agent = ScriptedAgent(Decision.final("x"), reduce=reduce)

@@ -129,13 +129,6 @@ def test_a_reply_that_cannot_be_parsed_is_fed_back_once():
     assert result.records[0].parser_fallback_used
 
 
-def test_a_text_in_a_form_that_has_types_stays_a_text():
-    model = ScriptedModel('Action: add(a="1", b=2)', "Final Answer: x")
-    result = Engine(agent(model)).run("t")
-    assert result.records[0].actions[0].args == {"a": "1", "b": 2}
-    assert result.records[0].tool_invocations[0]["status"] == "error"
-
-
 def test_a_second_bad_reply_is_a_parse_error():
     result = Engine(agent(ScriptedModel("Action: add(1)", "Action: add(2)"))).run("t")
     assert result.failure["category"] == "parse_error"

@@ -20,6 +20,7 @@ from qitos_min.models import Model, OpenAICompatibleModel
 KEY = "sk-fake-0123456789abcdef"
 LOOK = {"type": "object", "properties": {}}
 ASK = [{"role": "user", "content": "你好"}]
+OVER_LIMIT = 16 * 1024 * 1024 + 1
 
 
 def make(server, waits=None, **options):
@@ -79,7 +80,7 @@ def test_values_json_cannot_hold_do_not_stop_a_request():
 
 
 RETRIED = {
-    "429": (Reply("slow", 429), "HTTP 429 from {url}: slow"),
+    "429": (Reply({"error": {"message": "slow"}}, 429), "HTTP 429 from {url}: slow"),
     "408": (Reply("late", 408), "HTTP 408 from {url}: late"),
     "500": (Reply("boom", 500), "HTTP 500 from {url}: boom"),
     "503 without text": (Reply("", 503), "HTTP 503 from {url}: Service Unavailable"),
@@ -205,16 +206,17 @@ def test_retry_after_is_followed_within_limits(header, low, high, status):
 FINAL = {
     "message of the API": (
         Reply({"error": {"message": "no such model", "code": "x"}}, 404),
-        'HTTP 404 from {url}: {{"error": {{"message": "no such model", "code": "x"}}}}',
+        "HTTP 404 from {url}: no such model",
     ),
     "other error object": (
         Reply({"detail": [{"msg": "field required"}]}, 422),
         'HTTP 422 from {url}: {{"detail": [{{"msg": "field required"}}]}}',
     ),
+    "error as text": (Reply({"error": "bad"}, 400), "HTTP 400 from {url}: bad"),
     "html": (Reply("<h1>no</h1>", 403), "HTTP 403 from {url}: <h1>no</h1>"),
     "key repeated": (
         Reply({"error": {"message": f"Incorrect API key {KEY}"}}, 401),
-        'HTTP 401 from {url}: {{"error": {{"message": "Incorrect API key [api key]"}}}}',
+        "HTTP 401 from {url}: Incorrect API key [api key]",
     ),
     "key repeated at the cut": (
         Reply("x" * 290 + KEY, 401),
@@ -222,34 +224,47 @@ FINAL = {
     ),
     "key repeated in a page": (
         Reply(f"<p>{KEY}</p>"),
-        "the reply of {url} is 'text/plain; charset=utf-8' and not JSON: "
-        "Expecting value: line 1 column 1 (char 0), it starts with '<p>[api key]</p>'",
+        "the reply of {url} is not JSON: its content type is "
+        "'text/plain; charset=utf-8', it starts with '<p>[api key]</p>'",
     ),
     "error without a message": (Reply(b"\xff", 400), "HTTP 400 from {url}: \ufffd"),
+    "error body cut short": (
+        Reply(b"half", 400, missing=9),
+        "HTTP 400 from {url}: Bad Request",
+    ),
     "long error": (Reply("x" * 9999, 400), "HTTP 400 from {url}: " + "x" * 300),
+    "endless error": (Reply("x" * 70000, 400), "HTTP 400 from {url}: Bad Request"),
     "error with status 200": (
         Reply({"error": {"message": "overloaded"}}),
         "{url} answered with an error: overloaded",
     ),
     "bad JSON": (
         Reply(b'{"choices": [,]}'),
-        "the reply of {url} is 'application/json' and not JSON: Expecting value: line 1 column 14 (char 13), "
+        "the reply of {url} is not JSON: Expecting value: line 1 column 14 (char 13), "
         "it starts with '{{\"choices\": [,]}}'",
     ),
     "too deep": (
         Reply(b"[" * 100_000),
-        "the reply of {url} is 'application/json' and not JSON: *, it starts with '" + "[" * 300 + "'",
+        "the reply of {url} is not JSON: *, it starts with '" + "[" * 300 + "'",
     ),
-    "not an object": (Reply([1]), "the reply of {url} is list, not an object"),
+    "not an object": (Reply([1]), "the reply of {url} is list, expected an object"),
     "empty": (
         Reply(b""),
-        "the reply of {url} is 'application/json' and not JSON: Expecting value: line 1 column 1 (char 0), "
+        "the reply of {url} is not JSON: Expecting value: line 1 column 1 (char 0), "
         "it starts with ''",
     ),
     "wrong content type": (
         Reply(b"<html>", headers={"Content-Type": "text/html"}),
-        "the reply of {url} is 'text/html' and not JSON: "
-        "Expecting value: line 1 column 1 (char 0), it starts with '<html>'",
+        "the reply of {url} is not JSON: its content type is 'text/html', "
+        "it starts with '<html>'",
+    ),
+    "too large": (
+        Reply(b" " * OVER_LIMIT),
+        "the reply of {url} exceeds 16777216 bytes",
+    ),
+    "too large, not declared": (
+        Reply(b" " * OVER_LIMIT, headers={"Content-Length": "unknown"}),
+        "the reply of {url} exceeds 16777216 bytes",
     ),
 }
 
@@ -310,8 +325,7 @@ def test_proxy_settings_do_not_hide_the_callers_own_machine(monkeypatch):
         assert make(server).call_raw(ASK) == chat("hi")
 
 
-ONE_LINE = "api_key must be one line of printable ASCII; an address is given as base_url="
-SHAPE = "base_url must be http(s)://host[:port][/path] without user, query or fragment"
+SHAPE = "base_url must be http(s)://host[:port][/path]"
 
 
 @pytest.mark.parametrize(
@@ -319,20 +333,20 @@ SHAPE = "base_url must be http(s)://host[:port][/path] without user, query or fr
     [
         ({"model": ""}, "model must be a name, got ''"),
         ({"model": None}, "model must be a name, got None"),
-        ({"timeout_s": 0}, "timeout_s must be a number of seconds above 0, got 0"),
-        ({"timeout_s": True}, "timeout_s must be a number of seconds above 0, got True"),
-        ({"timeout_s": float("inf")}, "timeout_s must be a number of seconds above 0, got inf"),
-        ({"timeout_s": float("nan")}, "timeout_s must be a number of seconds above 0, got nan"),
-        ({"timeout_s": "5"}, "timeout_s must be a number of seconds above 0, got '5'"),
-        ({"max_retries": -1}, "max_retries must be an int of at least 0, got -1"),
-        ({"max_retries": 1.0}, "max_retries must be an int of at least 0, got 1.0"),
+        ({"timeout_s": 0}, "timeout must be seconds above 0, got 0"),
+        ({"timeout_s": True}, "timeout must be seconds above 0, got True"),
+        ({"timeout_s": float("inf")}, "timeout must be seconds above 0, got inf"),
+        ({"timeout_s": float("nan")}, "timeout must be seconds above 0, got nan"),
+        ({"timeout_s": "5"}, "timeout must be seconds above 0, got '5'"),
+        ({"max_retries": -1}, "max_retries must be an int >= 0, got -1"),
+        ({"max_retries": 1.0}, "max_retries must be an int >= 0, got 1.0"),
         ({"base_url": None}, f"{SHAPE}; neither it nor OPENAI_BASE_URL is given"),
         ({"base_url": 5}, f"{SHAPE}, got int"),
         (
             {"api_key": "https://h/v1", "base_url": "sk-secret"},
-            ONE_LINE,
+            "api_key is an address; give that as base_url=",
         ),
-        ({"api_key": "http://h/v1"}, ONE_LINE),
+        ({"api_key": "http://h/v1"}, "api_key is an address; give that as base_url="),
         ({"base_url": ""}, f"{SHAPE}, got ''"),
         ({"base_url": "api.example/v1"}, f"{SHAPE}, got 'api.example/v1'"),
         ({"base_url": "ftp://h/v1"}, f"{SHAPE}, got 'ftp://h/v1'"),
@@ -346,19 +360,19 @@ SHAPE = "base_url must be http(s)://host[:port][/path] without user, query or fr
         ({"base_url": "http://[::1"}, f"{SHAPE}, got 'http://[::1'"),
         (
             {"base_url": "http://me:secret@h/v1"},
-            SHAPE,
+            f"{SHAPE} without a user name or password, use api_key",
         ),
         ({"base_url": "me:secret@h/v1"}, SHAPE),
         (
             {"base_url": "http://h/v1?key=secret"},
-            SHAPE,
+            f"{SHAPE} without a query or fragment",
         ),
-        ({"base_url": "http://h/v1#x"}, SHAPE),
+        ({"base_url": "http://h/v1#x"}, f"{SHAPE} without a query or fragment"),
         ({"api_key": 5}, "api_key must be text or None, got int"),
         ({"api_key": b"se"}, "api_key must be text or None, got bytes"),
     ]
     + [
-        ({"api_key": key}, ONE_LINE)
+        ({"api_key": key}, "api_key must be one line of printable ASCII characters")
         for key in ("secret\nx: y", "secr\x00et", "sécret", "密钥")
     ],
 )

@@ -84,6 +84,7 @@ ARGUMENTS = {
     "twice": json.dumps('{"name": "a"}'),
     "three times": json.dumps(json.dumps('{"name": "a"}')),
     "blanks": ' {"name": "a"}\n',
+    "Python": "{'name': 'a'}",
 }
 
 
@@ -117,12 +118,13 @@ CALLS = {
     "one call, no list": {"tool_calls": {"function": FUNCTION}},
     "no function": {"tool_calls": [{"id": "c", **FUNCTION}]},
     "null function": {"tool_calls": [{"id": 7, "function": None, **FUNCTION}]},
+    "control token": {"tool_calls": [{"function": {**FUNCTION, "name": "look<|channel|>json"}}]},
     "parts": {
         "content": [
             {"type": "thinking", "thinking": "hm", "text": "hm"},
             {"type": "text", "text": "I look."},
-        ],
-        "tool_calls": [{"function": FUNCTION}],
+            {"type": "tool_use", "id": "t", "name": "look", "input": {"name": "a"}},
+        ]
     },
     "two choices": {
         "choices": [
@@ -169,6 +171,7 @@ EMPTY = {
     "none": None,
     "error that passes": {"error": {"message": "slow", "code": 429}},
     "status as text": {"error": {"message": "slow", "code": "503"}},
+    "status as word": {"error": {"message": "slow", "type": "overloaded_error"}},
     "error in the choice": {"choices": [{"error": {"code": 502}, "message": {"content": ""}}]},
 }
 
@@ -184,7 +187,7 @@ def test_an_empty_reply_in_any_form_is_asked_for_again_once(reply):
 
 def test_an_error_that_stays_is_not_asked_again():
     model, result = run({"error": {"message": "no such model", "code": 404}})
-    assert result.failure["message"] == "the model answered with an error 404: no such model"
+    assert result.failure["message"] == "the model answered with an error: no such model"
 
 
 # Public case thinking_without_opening_tag.
@@ -196,9 +199,11 @@ ANSWERS = {
     "other names": "<thinking>a</thinking><reasoning>b</reasoning>42",
     "of Mistral": "[THINK]a[/THINK]42",
     "capitals": "a</THINK>42",
+    "decoded number": {"content": 42},
     "parts": {"content": ["4", {"type": "text", "text": "2"}, {"type": "image_url"}]},
     "decision": '{"mode": "final", "final_answer": "42"}',
     "fenced decision": '```json\n{"final_answer": "42"}\n```',
+    "decoded decision": {"content": {"mode": "final", "final_answer": "42"}},
 }
 
 
@@ -297,6 +302,7 @@ def test_no_usage_counts_nothing(usage):
 @pytest.mark.parametrize(
     "more",
     [
+        {"choices": [{"message": {"content": "done"}, "usage": {"total_tokens": 9}}]},
         {"message": {"content": "done"}, "prompt_eval_count": 4, "eval_count": 5},
         {"content": "done", "usage": {"input_tokens": 4.0, "output_tokens": 5}},
     ],
@@ -359,6 +365,24 @@ CALL_STREAMS = {
         delta(tool_calls=[{"index": 1, "id": "b", **LOOK}, piece(0, 'me": "a"}')]),
         delta("tool_calls", tool_calls=[piece(1, '{"name": "b"}')]),
     ),
+    "one index for all": events(
+        delta(
+            tool_calls=[
+                {"index": 0, "id": "a", "function": {"name": "look", "arguments": '{"name": "a"}'}}
+            ]
+        ),
+        delta(
+            "stop",
+            tool_calls=[
+                {"index": 0, "id": "b", "function": {"name": "look", "arguments": '{"name": "b"}'}}
+            ],
+        ),
+    ),
+    "no index, no id": events(
+        delta(tool_calls=[{"function": {"name": "look", "arguments": '{"name": "a"}'}}]),
+        delta("stop", tool_calls=[{"function": {"name": "look", "arguments": '{"name":'}}]),
+        delta(tool_calls=[{"function": {"arguments": ' "b"}'}}]),
+    ),
     "id and name in every piece": events(
         delta(
             tool_calls=[
@@ -391,6 +415,8 @@ FAULTS = {
     "429": Reply({"error": {"code": 429, "message": "slow"}}),
     "429 as text": Reply({"error": {"code": "429", "message": "slow"}}),
     "503 beside no choices": Reply({"error": {"code": 503, "message": "x"}, "choices": []}),
+    "overloaded": Reply({"type": "error", "error": {"type": "overloaded_error", "message": "x"}}),
+    "older object": Reply({"object": "error", "code": 500, "message": "x"}),
 }
 
 

@@ -49,11 +49,9 @@ def test_unknown_protocol_lists_the_known_ones(name):
     with pytest.raises(ValueError) as caught:
         resolve_protocol(name)
     assert str(caught.value) == (
-        f"unknown protocol {name!r}, expected one of"
-        " json_decision_v1 (one JSON object, for models good at it),"
-        " native_tool_call_v1 (plain text answers, for servers with tool calls),"
-        " react_text_v1 (labelled lines, for models without tool calls),"
-        " xml_decision_v1 (one XML element, for models good at it)"
+        f"unknown protocol {name!r}, expected one of json_decision_v1 (one JSON object, for models that keep to JSON), "
+        "native_tool_call_v1 (the server's own tool calls, plain text is the answer; for servers that have them), "
+        "react_text_v1 (Thought, Action, Final Answer; for models without tool calls), xml_decision_v1 (one <decision> element, for models that keep to XML)"
     )
 
 
@@ -198,6 +196,12 @@ def test_json_decision_is_found_in_the_reply(text, expected):
     assert decide("json_decision_v1", text) == expected
 
 
+def test_json_handoff_names_the_agent():
+    reply = read_reply('{"mode": "handoff", "agent": " b ", "thought": "t"}')
+    decision = resolve_protocol("json_decision_v1").parse(reply).decision
+    assert (decision.mode, decision.target, decision.rationale) == ("handoff", "b", "t")
+
+
 XML_REPLIES = {
     "act": (
         'Well:\n<decision mode="act"><think>t</think><action name="a"><arg name="x">1</arg>'
@@ -217,6 +221,7 @@ XML_REPLIES = {
         '<think>t</think><action name="a"><arg name="x">1</arg></action>',
         act(("a", {"x": "1"})),
     ),
+    "a call": ("<action>a(x=1, y='&lt;')</action>", act(("a", {"x": 1, "y": "<"}))),
     "an answer": ("<decision><think>t</think><final>42</final></decision>", final("42", "t")),
     "an answer alone": ("So: <final_answer>42</final_answer>", final("42")),
     "no mode": ("<decision><final_answer>42</final_answer></decision>", final("42")),
@@ -240,7 +245,7 @@ def test_an_xml_decision_is_read(text, expected):
         ('<decision mode="final">42</decision>', "mode 'final' needs 'final_answer'"),
         (
             '<decision mode="dance"></decision>',
-            "unknown mode 'dance', expected act, final, wait",
+            "unknown mode 'dance', expected act, final, wait, handoff",
         ),
     ],
 )
@@ -267,11 +272,11 @@ BAD_JSON = {
     ),
     "unknown mode": (
         '{"mode": "dance"}',
-        "unknown mode 'dance', expected act, final, wait",
+        "unknown mode 'dance', expected act, final, wait, handoff",
     ),
     "mode of another type": (
         '{"mode": ["act"]}',
-        "unknown mode ['act'], expected act, final, wait",
+        "unknown mode ['act'], expected act, final, wait, handoff",
     ),
     "no actions": (
         '{"mode": "act", "actions": []}',
@@ -292,6 +297,10 @@ BAD_JSON = {
     "no answer": (
         '{"mode": "final", "final_answer": null}',
         "mode 'final' needs 'final_answer'",
+    ),
+    "no agent": (
+        '{"mode": "handoff", "agent": " "}',
+        "mode 'handoff' needs 'agent', the name of an agent",
     ),
     "only thinking": (
         "<think>hm</think> ",

@@ -17,7 +17,7 @@ REACT_REPLIES = {
     ),
     "no arguments": ("Action: a()", act(("a", {}))),
     "name only": ("Action: a", act(("a", {}))),
-    "name and text after": ("Action: a\n\nThought: next", act(("a", {}))),
+    "name and text after": ("Action: a\n\nThought: next", act(("a", {}), why="next")),
     "JSON in brackets": (
         'Action: a({"x": true, "y": null})',
         act(("a", {"x": True, "y": None})),
@@ -68,8 +68,9 @@ REACT_REPLIES = {
     ),
     "CRLF": (
         'Thought: t\r\nAction: a(x="1\r\n2")\r\n',
-        act(("a", {"x": "1\r\n2"}), why="t"),
+        act(("a", {"x": "1\n2"}), why="t"),
     ),
+    "escape beyond a byte": (r'Action: a(x="\777")', act(("a", {"x": "\\777"}))),
     "numbered": (
         "Action 1: a(x=1)\nAction 2: b(y=2)",
         act(("a", {"x": 1}), ("b", {"y": 2})),
@@ -79,7 +80,6 @@ REACT_REPLIES = {
         "Action: files.read_text-1(p=1)",
         act(("files.read_text-1", {"p": 1})),
     ),
-    "keyword of Python": ("Action: a(from=1)", act(("a", {"from": 1}))),
     "private name": ("Action: _a()", act(("_a", {}))),
     "bold": ("**Thought:** t\n**Action**: `a(x=1)`", act(("a", {"x": 1}), why="t")),
     "any case": ("THOUGHT: t\naction: a()\n", act(("a", {}), why="t")),
@@ -117,8 +117,8 @@ def test_react_text_is_read(text, expected):
     assert decide("react_text_v1", text) == expected
 
 
-NAMELESS = "Expecting property name enclosed in double quotes"
-NO_LITERAL = "Expecting value"
+NAMELESS = "an argument has no name of its own"
+NO_LITERAL = "a value is neither a literal nor quoted"
 NEITHER = "the reply holds neither 'Action:' nor 'Final Answer:', as react_text_v1 wants (native_tool_call_v1 takes plain text as the answer)"
 
 
@@ -139,22 +139,22 @@ BAD_REACT = {
     "sentence": ("Action: search the web", call("search", "no object follows it")),
     "input elsewhere": (
         "Action: a now\nAction Input: {}",
-        call("a", "no object follows it"),
+        call("a", "other text follows the name"),
     ),
     "input as text": (
         "Action: a\nAction Input: word",
         call("a", "no object follows it"),
     ),
-    "positional": ('Action: a("x")', call("a", "Expecting ':' delimiter")),
+    "positional": ('Action: a("x")', call("a", NAMELESS)),
     "unpacked": ("Action: a(**{'x': 1})", call("a", NAMELESS)),
-    "two dicts": ('Action: a({"x": 1}, {"y": 2})', call("a", "Extra data")),
+    "two dicts": ('Action: a({"x": 1}, {"y": 2})', call("a", NAMELESS)),
     "unquoted": ("Action: a(x=Paris)", call("a", NO_LITERAL)),
     "code": ("Action: a(x=__import__('os').getcwd())", call("a", NO_LITERAL)),
-    "sum": ("Action: a(x=1+1)", call("a", "Expecting ',' delimiter")),
+    "sum": ("Action: a(x=1+1)", call("a", NO_LITERAL)),
     "bytes": ("Action: a(x=b'1')", call("a", NO_LITERAL)),
     "f-string": ("Action: a(x=f'{y}')", call("a", NO_LITERAL)),
-    "set": ("Action: a(x={1})", call("a", NAMELESS)),
-    "key of another type": ("Action: a(x={1: 2})", call("a", NAMELESS)),
+    "set": ("Action: a(x={1})", call("a", NO_LITERAL)),
+    "key of another type": ("Action: a(x={1: 2})", call("a", "a key is not text")),
     "open bracket": ("Action: a(x=[1)", call("a", "a bracket is not closed")),
     "open quote": ('Action: a(x="1)', call("a", "a quote is not closed")),
     "second call broken": (
@@ -183,29 +183,26 @@ def test_react_text_that_cannot_be_read_says_why(text, message):
     "text",
     [
         "Action: a(x=1 y=2)",
+        "Action: a(x=1, x=2)",
         r'Action: a(x="\x")',
+        "Action: a(from=1)",
     ]
     + [
         "Action: a(x=" + "9" * 5000 + ")",
         "Action: a(x=\0)",
         "Action: a(x=" + "(" * 999 + ")" * 999 + ")",
     ],
-    ids=range(5),
+    ids=range(7),
 )
 def test_bad_python_notation_is_a_parse_error(text):
     with pytest.raises(ParseError, match="^cannot read the call of 'a': "):
         decide("react_text_v1", text)
 
 
-@pytest.mark.parametrize("name", ["json_decision_v1", "react_text_v1", "xml_decision_v1"])
+@pytest.mark.parametrize("name", ["json_decision_v1", "react_text_v1"])
 @pytest.mark.parametrize(
     "piece",
     [
-        "<decision>",
-        "<decision ",
-        '<action name="a">',
-        '<arg name="x">',
-        "<answer>",
         '{"a":',
         '\n{"a":',
         '{"',

@@ -6,38 +6,34 @@ import pytest
 from model_server import chat
 
 from qitos_min.core.errors import ErrorCategory
-from qitos_min.engine._replies import (
-    ModelError,
-    ParseError,
-    read_reply,
-    response_of,
-    usage_of,
-)
+from qitos_min.engine._replies import ModelError, ParseError, read_reply
 
 USAGE = {
     "chat": (
         {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 9},
-        9,
+        (3, 4, 9),
     ),
-    "no total": ({"prompt_tokens": 3, "completion_tokens": 4}, 7),
-    "other names": ({"input_tokens": 3, "output_tokens": 4}, 7),
-    "only total": ({"total_tokens": 9}, 9),
+    "no total": ({"prompt_tokens": 3, "completion_tokens": 4}, (3, 4, 7)),
+    "other names": ({"input_tokens": 3, "output_tokens": 4}, (3, 4, 7)),
+    "only total": ({"total_tokens": 9}, (0, 0, 9)),
     "unusable": (
         {"prompt_tokens": True, "completion_tokens": -4, "total_tokens": "9a"},
-        0,
+        (0, 0, 0),
     ),
     "as text and floats": (
         {"prompt_tokens": "3", "completion_tokens": 4.0, "total_tokens": None},
-        7,
+        (3, 4, 7),
     ),
-    "null": (None, 0),
-    "text": ("many", 0),
+    "null": (None, (0, 0, 0)),
+    "text": ("many", (0, 0, 0)),
 }
 
 
 @pytest.mark.parametrize(("usage", "expected"), USAGE.values(), ids=USAGE)
 def test_usage_is_read_as_counts(usage, expected):
-    assert usage_of({**chat("x"), "usage": usage}) == expected
+    reply = read_reply({**chat("x"), "usage": usage})
+    assert tuple(reply.usage.values()) == expected
+    assert list(reply.usage) == ["input_tokens", "output_tokens", "total_tokens"]
 
 
 TEXTS = {
@@ -54,8 +50,8 @@ TEXTS = {
 @pytest.mark.parametrize("value", TEXTS.values(), ids=TEXTS)
 def test_text_is_read_from_every_form_of_reply(value):
     reply = read_reply(value)
-    assert (reply.text, reply.tool_calls) == ("x y", [])
-    assert response_of(value) == ({"content": value} if isinstance(value, str) else value)
+    assert (reply.text, reply.tool_calls) == ("x y", ())
+    assert reply.raw == ({"content": value} if isinstance(value, str) else value)
 
 
 def test_reply_is_detached_and_strict_json():
@@ -65,24 +61,24 @@ def test_reply_is_detached_and_strict_json():
         "tool_calls": None,
         "n": {"k": [1]},
     }
-    raw = response_of(message)
+    reply = read_reply(message)
     message["n"]["k"].append(2)
-    assert raw == {
+    assert reply.raw == {
         "content": "x",
         "score": None,
         "tool_calls": None,
         "n": {"k": [1]},
     }
-    json.dumps(raw, allow_nan=False)
+    json.dumps(reply.raw, allow_nan=False)
 
 
-def test_tool_call_ids_are_texts():
+def test_tool_call_ids_are_kept_once():
     calls = [
         {"id": i, "name": "a", "arguments": {"x": 1}} for i in ("7", "7", "", None, 8)
     ]
     reply = read_reply({"tool_calls": calls})
-    assert [call.action_id for call in reply.tool_calls] == ["7", "7", "", None, None]
-    assert (reply.tool_calls[0].name, reply.tool_calls[0].args) == ("a", {"x": 1})
+    assert [call.id for call in reply.tool_calls] == ["7", None, None, None, None]
+    assert reply.tool_calls[0] == ("7", "a", {"x": 1})
 
 
 BAD_REPLIES = {
@@ -106,23 +102,27 @@ BAD_REPLIES = {
         {"error": 1},
         "the model answered with an error: 1",
     ),
-    "no choices": ({"choices": []}, "the model's reply is empty (finish_reason None)"),
+    "no choices": ({"choices": []}, "the chat response has no choices[0].message"),
     "odd choices": (
         {"choices": {"0": 1}},
-        "the model's reply is empty (finish_reason None)",
+        "the chat response has no choices[0].message",
     ),
     "no message": (
         {"choices": [{"index": 0}]},
-        "the model's reply is empty (finish_reason None)",
+        "the chat response has no choices[0].message",
     ),
-    "no choice": ({"choices": None}, "the model's reply is empty (finish_reason None)"),
+    "no choice": ({"choices": None}, "the chat response has no choices[0].message"),
     "error in a choice": (
         {"choices": [{"error": {"code": 400, "message": "too long"}}]},
-        "the model answered with an error 400: too long",
+        "the model answered with an error: too long",
     ),
     "error beside an empty choice": (
         {**chat(""), "error": {"message": "overloaded", "code": "529"}},
-        "the model answered with an error 529: overloaded",
+        "the model answered with an error: overloaded",
+    ),
+    "older error object": (
+        {"object": "error", "message": "no such model", "code": 404},
+        "the model answered with an error: no such model",
     ),
     "cut before it began": (
         {"choices": [{"message": {"content": None}, "finish_reason": "MAX_TOKENS"}]},

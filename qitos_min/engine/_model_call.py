@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
+from ..core._foreign import guarded
 from ..core._json import dumps
-from ..core._shorten import joined
 from ..core.decision import Decision
 from ..core.errors import ErrorCategory
 from ..core.history import HistoryMessage
@@ -14,18 +15,26 @@ from ._conversation import conversation
 from ._handoff import last_rounds, rounds_of
 from ._plain import plain
 from ._protocols import Parsed, give_types
-from ._replies import CutReplyError, EmptyReplyError, ModelError, ModelReply, ParseError
-from ._replies import read_reply, response_of, usage_of
+from ._replies import (
+    CutReplyError,
+    EmptyReplyError,
+    ModelError,
+    ModelReply,
+    ParseError,
+    reply_in,
+    response_of,
+    usage_of,
+)
 from ._run import Run
-from .hooks import taken
 from .states import RuntimePhase
 
 
 def decide_with_model(run: Run) -> tuple[Decision, str]:
     """Ask the model of the agent at work what to do; what it said is told too.
 
-    A reply that cannot be parsed or is not whole is fed back once with the reason; an empty
-    one is asked for again. What is wrong then is raised as ``ParseError`` or ``ModelError``.
+    A reply that cannot be parsed or is not whole is fed back once with the reason;
+    what is wrong then is raised as ``ParseError`` or ``ModelError``. No model, or one
+    that answers twice with nothing, is a ``ModelError``.
     """
     seat = run.seat
     if seat.llm is None:
@@ -36,29 +45,27 @@ def decide_with_model(run: Run) -> tuple[Decision, str]:
     run.record.protocol_id = seat.protocol.id
     run.emit(RuntimePhase.DECIDE, stage="model_input", messages=plain(messages))
     for last in (False, True):
-        run.record.parser_fallback_used = last
-        said, cut = "(a reply that cannot be read)", None
+        said = ""
         try:
             try:
                 reply = _call(run, messages, tools)
             except EmptyReplyError:
                 reply = _call(run, messages, tools)
-            said, cut = reply.text.strip() or said, reply.cut
-            parsed = _read(run, reply)
-            # What was finished before the cut is decided.
-            if parsed.more or not cut:
-                break
-            problem: Exception = CutReplyError(cut)
+            said = reply.text.strip()
+            parsed = _parsed(run, reply)
         except (ParseError, CutReplyError) as error:
-            problem = CutReplyError(cut) if cut else error
-        run.record.parser_attempts.append({"error": str(problem), "text": said})
-        if last:
-            raise problem
-        again = f"That reply cannot be used: {problem}. Try again."
-        again += " Keep it short." if isinstance(problem, CutReplyError) else ""
-        messages += [{"role": "assistant", "content": said}, {"role": "user", "content": again}]
-    if "<arg" in reply.text:  # XML has no types.
-        give_types(parsed.decision, specs)
+            said = said or "(a reply that cannot be read)"
+            run.record.parser_attempts.append({"error": str(error), "text": said})
+            if last:
+                raise
+            again = f"That reply cannot be used: {error}. Try again."
+            if isinstance(error, CutReplyError):
+                again += " Keep it short."
+            messages += [{"role": "assistant", "content": said}, {"role": "user", "content": again}]
+        else:
+            run.record.parser_fallback_used = last
+            break
+    give_types(parsed.decision, specs)
     return parsed.decision, parsed.said
 
 
@@ -71,12 +78,25 @@ def _call(run: Run, messages: list[dict[str, Any]], tools: Any) -> ModelReply:
     raw = response_of(run.foreign(ErrorCategory.MODEL, lambda: ask(sent, **options)))
     run.stamp()
     # A reply is paid for before anybody knows whether it can be used.
-    run.charge(usage_of(raw))
+    run.charge(usage_of(raw)["total_tokens"])
     run.record.model_response = raw
     run.emit(RuntimePhase.DECIDE, stage="model_output", raw_output=raw)
-    reply = read_reply(raw)
+    reply = reply_in(raw)
     run.record.native_tool_call_used = bool(reply.tool_calls)
     return reply
+
+
+def _parsed(run: Run, reply: ModelReply) -> Parsed:
+    """What a reply decides; a reply that was cut decides only what it had finished."""
+    try:
+        parsed = _read(run, reply)
+    except ParseError:
+        if reply.cut:
+            raise CutReplyError(reply.cut) from None
+        raise
+    if reply.cut and not parsed.more:
+        raise CutReplyError(reply.cut)
+    return parsed
 
 
 def _read(run: Run, reply: ModelReply) -> Parsed:
@@ -86,10 +106,13 @@ def _read(run: Run, reply: ModelReply) -> Parsed:
         return protocol.parse(reply, called=called)
     run.record.parser_selected = type(parser).__name__
     parse = getattr(parser, "parse", parser)
-    context = {"protocol": protocol.id, "step": run.step_id}
+    signature, _ = guarded(inspect.signature, parse)
+    named = {} if signature is None else signature.parameters
+    options: dict[str, Any] = {}
+    if "context" in named or any(p.kind is p.VAR_KEYWORD for p in named.values()):
+        options["context"] = {"protocol": protocol.id, "step": run.step_id}
     try:
-        options = {"context": context} if taken(parse, ["context"]) else {}
-        return Parsed(parse(reply.text, **options), reply.text)
+        return Parsed(parse(reply.text, **options), reply.text, False)
     except ValueError as error:
         raise ParseError(str(error)) from error
 
@@ -97,8 +120,11 @@ def _read(run: Run, reply: ModelReply) -> Parsed:
 def _messages(run: Run, specs: list[ToolSpec], write: Any) -> list[dict[str, Any]]:
     """System prompt with the tools, the conversation, and what is to be seen now."""
     seat = run.seat
-    base = run.modified_prompt or seat.agent.build_system_prompt(run.state) or ""
-    parts = [joined(seat.agent.prepare(run.state))]
+    base = run.modified_prompt
+    if base is None:
+        base = seat.agent.build_system_prompt(run.state) or ""
+    prepared = seat.agent.prepare(run.state)
+    parts = [prepared if isinstance(prepared, str) else dumps(prepared)]
     if run.observation["env"]["enabled"]:
         parts.append(f"Environment: {dumps(run.observation['env']['observation'])}")
     if run.instruction_patch:

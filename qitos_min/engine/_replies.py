@@ -1,24 +1,27 @@
-"""What a model answered, read from the forms in which servers answer."""
+"""What a model answered, read from the forms in which models answer."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..core._json import dumps
-from ..core.action import Action
 from ..core.errors import ErrorCategory, QitosRuntimeError
 from ._plain import plain
 
-# Line breaks inside JSON texts are let through: models write code that way.
-DECODER = json.JSONDecoder(strict=False)
 # Reasons for the end of a reply other than that the model was done, of OpenAI,
 # Anthropic, Gemini, DeepSeek, Mistral, OpenRouter and vLLM.
 _CUT = re.compile(
-    "length|max_|filter|safety|recitation|blocklist|prohibited|spii|error|abort|malformed|exceeded",
-    re.I,
+    "length|max_|filter|safety|recitation|blocklist|prohibited|spii|sensitive"
+    "|error|abort|malformed|incomplete|insufficient|exceeded",
+    re.IGNORECASE,
+)
+_PASSING = re.compile(
+    r"rate.?limit|too.?many|resource.?exhausted|overloaded|unavailable|timeout"
+    r"|(?:server|internal|api).?error",
+    re.IGNORECASE,
 )
 
 
@@ -47,151 +50,206 @@ class ParseError(QitosRuntimeError):
         super().__init__(message, ErrorCategory.PARSE)
 
 
-class ModelReply(NamedTuple):
-    """What a model answered."""
+class ToolCall(NamedTuple):
+    """One native tool call of a reply."""
+
+    id: str | None
+    """The model's id; None when it is missing or was used before in the reply."""
+    name: str
+    args: dict[str, Any] | str
+    """The arguments, or the JSON text the model sent for them."""
+
+
+class ServerError(NamedTuple):
+    """The error in a body, whatever status the body came with."""
+
+    message: str
+    status: int | None
+    passing: bool
+    """Whether asking again may help."""
+
+
+@dataclass(frozen=True)
+class ModelReply:
+    """What a model answered, detached from the value it came in."""
 
     text: str
-    tool_calls: list[Action]
-    cut: str | None = None  # The finish reason of a reply that ended before the model was done.
+    tool_calls: tuple[ToolCall, ...]
+    usage: dict[str, int]
+    """Tokens as ``input_tokens``, ``output_tokens``, ``total_tokens``; 0 if unknown."""
+    raw: dict[str, Any]
+    """The whole answer as strict JSON values."""
+    cut: str | None = None
+    """The finish reason of a reply that ended before the model was done."""
 
 
 def response_of(value: object) -> dict[str, Any]:
-    """What a model returned as strict JSON values; text becomes ``{"content": text}``."""
-    raw = {"content": value} if isinstance(value, str) else value
-    if isinstance(raw, Mapping) or hasattr(raw, "model_dump"):
-        raw = plain(raw)
+    """What a model returned as strict JSON values; text becomes ``{"content": text}``.
+
+    Raises EmptyReplyError for None and ModelError for what is neither text nor an object.
+    """
+    if isinstance(value, str):
+        value = {"content": value}
+    if isinstance(value, Mapping) or hasattr(value, "model_dump"):
+        raw = plain(value)
         if isinstance(raw, dict):
             return raw
-    kind, what = EmptyReplyError if value is None else ModelError, type(value).__name__
+    kind = EmptyReplyError if value is None else ModelError
+    what = type(value).__name__
     raise kind(f"the model returned {what}, expected text or a chat response as a dict")
 
 
 def read_reply(value: object) -> ModelReply:
     """What a model returned: text, a chat response or one message of it.
 
-    Raises EmptyReplyError for an empty reply, CutReplyError for one that ended before it
-    said anything, ParseError for a call that cannot be read, ModelError for other values.
+    Raises ModelError for any other value, EmptyReplyError for an empty reply,
+    CutReplyError for one that ended before it said anything, ParseError for a tool
+    call without a name.
     """
-    raw = response_of(value)
-    choices = objects(raw["choices"]) if "choices" in raw else [{"message": raw, **raw}]
-    # Some gateways put the text and the calls of one reply in two choices.
-    calling = [one for one in choices if _calls_in(_message(one))]
-    choice = (*calling, *choices, {})[0]
-    message = _message(choice)
-    text, calls = _text_in(message.get("content")), _calls_in(message)
-    finish = first_of(choice, "finish_reason", "stop_reason", "done_reason")
+    return reply_in(response_of(value))
+
+
+def reply_in(raw: dict[str, Any]) -> ModelReply:
+    """The same, of what ``response_of`` gave."""
+    message, finish = _message_in(raw)
+    text, calls = _text_in(message.get("content")), tuple(_tool_calls_in(_calls_of(message)))
     cut = finish if isinstance(finish, str) and _CUT.search(finish) else None
-    if calls or text.strip():
-        try:
-            return ModelReply(text, [_action(*call) for call in enumerate(calls)], cut)
-        except ParseError:
-            if not cut:
-                raise
-            raise CutReplyError(cut) from None
-    for holder in (raw, *choices):
-        error, passing = server_error(holder)
-        if error:
-            kind = EmptyReplyError if passing else ModelError
-            raise kind(f"the model answered with {error}")
-    if cut:
-        raise CutReplyError(cut)
-    if "choices" not in raw and message.keys().isdisjoint(("content", "tool_calls")):
-        raise ModelError(
-            f"the model returned a dict with the keys {list(raw)!r:.200}, "
-            "expected 'choices' or 'content'"
-        )
-    refusal = message.get("refusal")
-    why = f"refusal {refusal!r:.200}" if refusal else f"finish_reason {finish!r}"
-    raise EmptyReplyError(f"the model's reply is empty ({why})")
+    if not calls and not text.strip():
+        if cut:
+            raise CutReplyError(cut)
+        refusal = message.get("refusal")
+        why = f"refusal {refusal!r:.200}" if refusal else f"finish_reason {finish!r}"
+        raise EmptyReplyError(f"the model's reply is empty ({why})")
+    return ModelReply(text, calls, usage_of(raw), raw, cut)
 
 
-def first_of(values: Mapping[str, Any], *names: str) -> Any:
-    """The first of some values of a mapping that is there and not None."""
-    return next((values[name] for name in names if values.get(name) is not None), None)
+def _message_in(raw: dict[str, Any]) -> tuple[dict[str, Any], object]:
+    """The message and its finish reason; an error is raised as what it is."""
+    if "choices" not in raw:
+        inner = raw.get("message")
+        found = inner if isinstance(inner, dict) else raw
+        if found.keys().isdisjoint(("content", "tool_calls", "function_call")):
+            _raise_error(raw)
+            raise ModelError(
+                f"the model returned a dict with the keys {list(raw)!r:.200}, "
+                "expected 'choices' or 'content'"
+            )
+        return found, _finish(found) or _finish(raw)
+    choices = _objects(raw["choices"])
+    said = [(choice["message"], choice) for choice in choices if _objects(choice.get("message"))]
+    if not any(map(_says, (message for message, _ in said))):
+        for holder in (raw, *choices):
+            _raise_error(holder)
+    if not said:
+        raise EmptyReplyError("the chat response has no choices[0].message")
+    # Some gateways put the text and the calls of one reply in two choices.
+    message, choice = max(said, key=lambda pair: _says(pair[0]))
+    return message, _finish(choice) or _finish(raw)
 
 
-def objects(value: object) -> list[dict[str, Any]]:
+def _says(message: dict[str, Any]) -> int:
+    """How much a message says: calls, text or nothing."""
+    return 2 if _calls_of(message) else int(bool(_text_in(message.get("content")).strip()))
+
+
+def _finish(value: dict[str, Any]) -> object:
+    names = ("finish_reason", "stop_reason", "done_reason")
+    return next((value[name] for name in names if value.get(name)), None)
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
     """The objects in a list, or the one that stands where a list is expected."""
     items = value if isinstance(value, list) else [value]
-    return [item for item in items if isinstance(item, dict) and item]
-
-
-def _message(choice: dict[str, Any]) -> dict[str, Any]:
-    return (*objects(choice.get("message")), {})[0]
+    return [item for item in items if isinstance(item, dict)]
 
 
 def _text_in(content: object) -> str:
     """A message's content: text, or a list of parts of which the text ones count."""
-    parts = content if isinstance(content, list) else [content]
+    if isinstance(content, str) or content is None:
+        return content or ""
+    if not isinstance(content, list):
+        # A gateway decoded the text: an answer of 42, or a decision.
+        return dumps(content)
     texts = [
-        part.get("text") if isinstance(part, dict) and part.get("type", "text") == "text" else part
-        for part in parts
+        part.get("text") if isinstance(part, dict) else part
+        for part in content
+        if not isinstance(part, dict) or part.get("type") in (None, "text", "output_text")
     ]
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def _calls_in(message: dict[str, Any]) -> list[Any]:
-    """The calls of a message, in the current form or the older one."""
-    calls = message.get("tool_calls")
-    if calls:
+def _calls_of(message: dict[str, Any]) -> list[Any]:
+    """The calls of a message, in the current form, the older one or as parts."""
+    calls, older = message.get("tool_calls"), message.get("function_call")
+    if calls and isinstance(calls, (list, dict)):
         return calls if isinstance(calls, list) else [calls]
-    return objects(message.get("function_call"))
+    if older and isinstance(older, dict):
+        return [older]
+    return [p for p in _objects(message.get("content")) if p.get("type") == "tool_use"]
 
 
-def _action(index: int, call: Any) -> Action:
-    call = call if isinstance(call, dict) else {}
-    entry = (*objects(call.get("function")), call)[0]
-    name, own = entry.get("name"), call.get("id")
-    if not isinstance(name, str) or not name.strip():
-        raise ParseError(f"tool_calls[{index}] has no function name")
-    name = name.strip().replace("__dot__", ".")
-    args = args_of(name, first_of(entry, "arguments", "args", "parameters"))
-    return Action(name, args, action_id=own if isinstance(own, str) else None)
+def _tool_calls_in(calls: list[Any]) -> Iterator[ToolCall]:
+    seen: set[object] = {None, ""}
+    for index, call in enumerate(calls):
+        call = call if isinstance(call, dict) else {}
+        inner = call.get("function")
+        entry = inner if isinstance(inner, dict) else call
+        name = entry.get("name")
+        # Templates of some servers leave a control token behind the name.
+        name = name.split("<|")[0].strip() if isinstance(name, str) else ""
+        if not name:
+            raise ParseError(f"tool_calls[{index}] has no function name")
+        given = call.get("id")
+        own = given if isinstance(given, str) and given not in seen else None
+        seen.add(own)
+        names = ("arguments", "args", "input", "parameters")
+        args = next((entry[key] for key in names if entry.get(key) is not None), "")
+        yield ToolCall(own, name, args)
 
 
-def args_of(name: str, value: object) -> dict[str, Any]:
-    """Arguments given as an object, as its JSON text (encoded again by some), or not at all."""
-    while isinstance(value, str):
-        try:
-            value = DECODER.decode(value.strip() or "{}")
-        except (ValueError, RecursionError) as error:
-            raise ParseError(f"the arguments of {name!r} are not JSON: {error}") from None
-    if value is not None and not isinstance(value, dict):
-        kind = type(value).__name__
-        raise ParseError(f"the arguments of {name!r} are {kind}, expected an object")
-    return value or {}
+def usage_of(raw: dict[str, Any]) -> dict[str, int]:
+    """The tokens that a response names, 0 where it names none."""
+    holders = (raw, *_objects(raw.get("choices")))
+    counts = next((h["usage"] for h in holders if _objects(h.get("usage"))), raw)
+
+    def count(*names: str) -> int:
+        return next(filter(None, (_count(counts.get(name)) for name in names)), 0)
+
+    sent = count("prompt_tokens", "input_tokens", "prompt_eval_count")
+    received = count("completion_tokens", "output_tokens", "eval_count")
+    total = count("total_tokens") or sent + received
+    return {"input_tokens": sent, "output_tokens": received, "total_tokens": total}
 
 
-def usage_of(raw: dict[str, Any]) -> int:
-    """The tokens that a response was paid with, 0 where it names none."""
-    counts = (*objects(raw.get("usage")), raw)[0]
-    sent = first_of(counts, "prompt_tokens", "input_tokens", "prompt_eval_count")
-    received = first_of(counts, "completion_tokens", "output_tokens", "eval_count")
-    return _count(counts.get("total_tokens")) or _count(sent) + _count(received)
-
-
-def _count(value: Any) -> int:
+def _count(value: object) -> int:
     """A positive whole number, also as text or float; else 0."""
-    try:
-        return 0 if isinstance(value, bool) else max(int(value), 0)
-    except (TypeError, ValueError):
-        return 0
+    if isinstance(value, str) and re.fullmatch("[0-9]{1,15}", value.strip()):
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and value > 0 else 0
 
 
-def server_error(body: dict[str, Any]) -> tuple[str, bool]:
-    """The error in a body that came as a success, or "", and whether asking again may help."""
+def server_error(body: dict[str, Any]) -> ServerError | None:
+    """The error that a body holds although it came as a success, if it holds one."""
     error = body.get("error")
+    if not error and body.get("object") == "error":
+        error = body
     fields = error if isinstance(error, dict) else {"message": error}
     if not any(fields.values()):
-        return "", False
+        return None
     said = fields.get("message")
-    said = said if isinstance(said, str) and said else dumps(error)
-    named = (fields.get(name) for name in ("code", "status", "status_code"))
-    status = next((n for n in map(_count, named) if 100 <= n < 600), 0)
-    number = f" {status}" if status else ""
-    return f"an error{number}: {said:.300}", may_pass(status)
+    message = said if isinstance(said, str) and said else dumps(error)
+    named = [fields.get(name) for name in ("code", "status", "status_code", "type")]
+    status = next((n for n in map(_count, named) if 100 <= n < 600), None)
+    if status is not None:
+        return ServerError(message, status, status in (408, 429) or status >= 500)
+    words = " ".join(word for word in named if isinstance(word, str))
+    return ServerError(message, None, bool(_PASSING.search(words)))
 
 
-def may_pass(status: int) -> bool:
-    """Whether asking again may help after an HTTP status."""
-    return status in (408, 429) or status >= 500
+def _raise_error(holder: dict[str, Any]) -> None:
+    found = server_error(holder)
+    if found is not None:
+        kind = EmptyReplyError if found.passing else ModelError
+        raise kind(f"the model answered with an error: {found.message:.300}")

@@ -146,8 +146,11 @@ def _recorded(decision: Decision, step_id: int) -> tuple[Decision, list[Action]]
     sent: list[Action] = []
     ids: list[str] = []
     for index, action in enumerate(decision.actions):
-        own = action.action_id or f"call_{step_id}_{index}"
-        ids.append(own if own not in ids else f"{own}_{index}")
+        own = first = action.action_id or f"call_{step_id}_{index}"
+        while own in ids:
+            index += 1
+            own = f"{first}_{index}"
+        ids.append(own)
         try:
             kept = _with_args(action, exact(action.args), ids[-1])
             sent.append(kept)

@@ -1,7 +1,7 @@
 """Decisions in labelled text - Thought, Action, Final Answer - and the calls in it.
 
-Calls are ``key=1, other="text"`` or one dict. Nothing is evaluated: Python's notation is
-turned into JSON token by token.
+Calls are ``key=1, other="text"`` or one dict. Nothing is evaluated: JSON is decoded,
+Python's notation is parsed and read node by node, and only what JSON can hold is taken.
 """
 
 from __future__ import annotations
@@ -14,80 +14,109 @@ from typing import Any
 
 from ..core.action import Action
 from ..core.decision import Decision
-from ._replies import DECODER, ParseError, args_of, first_of
+from ._replies import ParseError
 
+# Line breaks inside JSON texts are let through: models write code that way.
+DECODER = json.JSONDecoder(strict=False)
 FENCED = re.compile(r"\s*```[\w-]*\n(.*)\n```\s*", re.DOTALL)
-_LINE = (
-    r"^[>#\- \t]*(?P<bold>\*\*|__)?(?P<label>%s)"
-    r"[ \t]*\d*(?(bold)(?:\*\*|__)?)[ \t]*[:\uff1a](?(bold)(?:\*\*|__)?)[ \t]*"
+OBSERVATION = re.compile(
+    r"^[>#*_ \t-]*observation[ \t\d*_]*[:\uff1a]", re.IGNORECASE | re.MULTILINE
 )
-LABEL, _THOUGHT, OBSERVATION = (
-    re.compile(_LINE % names, re.IGNORECASE | re.MULTILINE)
-    for names in ("thought|action|final[ ]answer|observation", "thought", "observation")
+_LABEL = re.compile(
+    r"^[>#\- \t]*(?P<bold>\*\*|__)?"
+    r"(?P<label>thought|action[ ]input|action|final[ ]answer|observation)"
+    r"[ \t]*\d*(?(bold)(?:\*\*|__)?)[ \t]*[:\uff1a](?(bold)(?:\*\*|__)?)",
+    re.IGNORECASE | re.MULTILINE,
 )
-_INPUT = re.compile(r"[`*.\s]*" + _LINE % "action[ ]input", re.IGNORECASE | re.MULTILINE)
+# How models write down results that they made up.
+_INVENTED = re.compile(
+    r"^[>#*_ \t-]*(?:(?:observation|(?:(?:tool|function)[ _])?(?:result|output|response))s?"
+    r"\b[^\n:\uff1a]{0,60}[:\uff1a]|</?(?:tool_(?:response|result|output)|observation)s?>"
+    r"|(?:user|human):)",
+    re.IGNORECASE | re.MULTILINE,
+)
 _OPENING = re.compile(r"\s*(?:```[\w-]*\s|`)?\s*")
 _NAME = re.compile(r"([A-Za-z_][\w.-]*)`?[ \t]*")
-BLANK = re.compile(r"[`*.\s]*")
-_NO_INPUT = re.compile(r"[ \t]*(?:none|null)?[`*. \t]*(?:\n(?!\s*(?:```\w*\s*)?\{)|\Z)", re.I)
+_BLANK = re.compile(r"[`*.\s]*")
+_NO_INPUT = re.compile(
+    r"[ \t]*(?:none|null)?[`*. \t]*(?:\n(?!\s*(?:```\w*\s*)?\{)|\Z)", re.IGNORECASE
+)
 _TEXT = (
-    r"(?s)(?P<raw>[rR]?)"
+    r"(?P<raw>[rR]?)"
     r'(?P<text>"""[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*"""'
     r"|'''[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*'''"
     r'|"[^"\\]*(?:\\.[^"\\]*)*"'
     r"|'[^'\\]*(?:\\.[^'\\]*)*')"
 )
-_TOKEN = re.compile(
-    _TEXT + r"""|(?P<key>[A-Za-z_]\w*)\s*=(?!=)|[A-Za-z_]\w*|,(?=\s*[)\]}])|[()\[\]{}"']"""
-)
-_AS_JSON = {"True": "true", "False": "false", "None": "null", "(": "[", ")": "]", ",": ""}
-_BACKSLASH = re.compile(r"""(\\[\\'"abfnrtvxuUN0-7])|\\""")
+_QUOTED = re.compile(_TEXT, re.DOTALL)
+_TOKEN = re.compile(_TEXT + r"""|[()\[\]{}"']""", re.DOTALL)
+# An octal escape beyond one byte is as wrong in Python as an unknown letter.
+_ESCAPE = re.compile(r"\\([4-7][0-7]{2}|.)", re.DOTALL)
+_ESCAPED = frozenset("\\'\"abfnrtvxuUN01234567")
+_WORDS = {"true": True, "false": False, "null": None}
+_MAX_ENCODINGS = 4
 
 
 def read_react(text: str) -> tuple[Decision, int]:
     """Labelled lines: actions, or a final answer that runs to the end; where it ends."""
     fenced = FENCED.fullmatch(text)
     start, stop = fenced.span(1) if fenced else (0, len(text))
-    labels = LABEL.finditer(text, start, stop)
-    match = next((m for m in labels if m["label"].lower() not in ("thought", "observation")), None)
-    if match is None:
+    match = _LABEL.search(text, start, stop)
+    thoughts = [text[start : match.start()] if match else ""]
+    actions: list[Action] = []
+    end = last = 0
+    while match:
+        # What a model writes after its actions as if they had run is invented.
+        label = match["label"].lower()
+        made_up = label in ("final answer", "observation")
+        if actions and (made_up or _INVENTED.search(text, end, match.start())):
+            break
+        end = match.end()
+        if label == "final answer":
+            answer = text[end:stop].strip()
+            if not answer:
+                raise ParseError("nothing follows 'Final Answer:'")
+            return Decision.final(answer, rationale=_joined(thoughts)), len(text)
+        if label == "action":
+            action, end = _react_call(text[:stop], end)
+            actions, last = [*actions, action], end
+        following = _LABEL.search(text, end, stop)
+        if label == "thought":
+            thoughts.append(text[end : following.start() if following else stop])
+        match = following
+    if not actions:
         raise ParseError(
             "the reply holds neither 'Action:' nor 'Final Answer:', as react_text_v1 wants"
             " (native_tool_call_v1 takes plain text as the answer)"
         )
-    why = _THOUGHT.sub("", text[start : match.start()]).strip() or None
-    if match["label"].lower() != "action":
-        answer = text[match.end() : stop].strip()
-        if not answer:
-            raise ParseError("nothing follows 'Final Answer:'")
-        return Decision.final(answer, rationale=why), len(text)
-    actions, end = [], match.start()
-    # What a model writes after its actions as if they had run is invented.
-    while (
-        match and match["label"].lower() == "action" and BLANK.fullmatch(text, end, match.start())
-    ):
-        action, end = _react_call(text[:stop], match.end())
-        actions.append(action)
-        match = LABEL.search(text, end, stop)
-    return Decision.act(actions, rationale=why), end
+    return Decision.act(actions, rationale=_joined(thoughts)), last
+
+
+def _joined(thoughts: list[str]) -> str | None:
+    return "\n".join(filter(None, map(str.strip, thoughts))) or None
 
 
 def _react_call(text: str, start: int) -> tuple[Action, int]:
     """One call: ``name(...)``, a name with an Action Input, or a JSON action."""
     start = after(_OPENING, text, start)
     if text.startswith("{", start):
-        value, end = _arguments(text, start, "the action")
+        value, end = _object_at(text, start, "the action")
         return json_action(value, "the action"), end
     named = _NAME.match(text, start)
     if named is None:
         raise ParseError("no tool name after 'Action:', expected tool(key=1)")
     name, end = named[1], named.end()
-    if not text.startswith("(", end):
-        end = after(_INPUT, text, end)
-        if none := _NO_INPUT.match(text, end):
-            return Action(name), none.end()
-        end = after(_OPENING, text, end)
-    args, end = _arguments(text, end, name)
+    if text.startswith("(", end):
+        start, end = end + 1, _closing(text, end, name)
+        return Action(name, _call_args(name, text[start : end - 1])), end
+    label = _LABEL.search(text, end)
+    if label and label["label"].lower() == "action input":
+        if not _BLANK.fullmatch(text, end, label.start()):
+            raise _unreadable(name, "other text follows the name")
+        end = label.end()
+    if none := _NO_INPUT.match(text, end):
+        return Action(name), none.end()
+    args, end = _object_at(text, after(_OPENING, text, end), name)
     return Action(name, args), end
 
 
@@ -100,53 +129,115 @@ def after(pattern: re.Pattern[str], text: str, start: int) -> int:
 def json_action(item: object, where: str) -> Action:
     """The action that an object spells; ParseError, which says ``where``, if it is none."""
     fields = item if isinstance(item, dict) else {}
-    name = first_of(fields, "name", "tool", "action")
-    if not isinstance(name, str) or not name.strip():
+    names = (fields.get(key) for key in ("name", "tool", "action"))
+    name = next((n.strip() for n in names if isinstance(n, str) and n.strip()), None)
+    if name is None:
         raise ParseError(f'{where} has no name, expected {{"name": ..., "args": ...}}')
-    args = args_of(name, first_of(fields, "args", "arguments", "action_input"))
-    return Action(name.strip(), args)
+    given = (fields.get(key) for key in ("args", "arguments", "action_input"))
+    return Action(name, args_of(name, next((g for g in given if g is not None), None)))
 
 
-def _arguments(text: str, start: int, name: str) -> tuple[dict[str, Any], int]:
-    """The arguments in the bracket at ``start``, in JSON or Python's notation, and its end."""
-    pieces, depth, end = [""], 0, start
+def args_of(name: str, value: object) -> dict[str, Any]:
+    """Arguments as an object: given as one, as its JSON text, or not at all.
+
+    Some servers encode the text again, once or twice.
+    """
+    for _ in range(_MAX_ENCODINGS):
+        if not isinstance(value, str):
+            break
+        text = value.strip() or "{}"
+        try:
+            value = DECODER.decode(text)
+        except (ValueError, RecursionError) as error:
+            with suppress(ParseError):
+                value, end = _object_at(text, 0, name)
+                if end == len(text):
+                    break
+            raise ParseError(f"the arguments of {name!r} are not JSON: {error}") from None
+    if value is not None and not isinstance(value, dict):
+        kind = type(value).__name__
+        raise ParseError(f"the arguments of {name!r} are {kind}, expected an object")
+    return value or {}
+
+
+def _object_at(text: str, start: int, name: str) -> tuple[dict[str, Any], int]:
+    """The object at ``start``, as JSON or a Python dict, and where it ends."""
+    if not text.startswith("{", start):
+        raise _unreadable(name, "no object follows it")
     try:
-        if not text.startswith(("(", "{"), start):
-            raise ValueError("no object follows it")
-        for token in _TOKEN.finditer(text, start):
-            mark = token[0]
-            if mark in ("'", '"'):
-                raise ValueError("a quote is not closed")
-            pieces.append(text[end : token.start()])
-            if token["text"]:
-                pieces.append(json.dumps(_unquoted(token)))
-            else:
-                pieces.append(f'"{token["key"]}":' if token["key"] else _AS_JSON.get(mark, mark))
-            end = token.end()
-            depth += (mark in "([{") - (mark in ")]}")
-            if depth == 0:
-                break
-        else:
-            raise ValueError("a bracket is not closed")
-        source = "".join(pieces)
-        if text[start] == "(":
-            source = source[1:-1].strip()
-            source = source if source.startswith("{") else f"{{{source}}}"
-        return DECODER.decode(source), end
-    except (SyntaxError, ValueError, RecursionError) as error:
-        why = getattr(error, "msg", None) or str(error)
-    raise ParseError(
+        return DECODER.raw_decode(text, start)
+    except (ValueError, RecursionError):
+        end = _closing(text, start, name)
+        return _call_args(name, text[start:end]), end
+
+
+def _closing(text: str, start: int, name: str) -> int:
+    """Where the bracket at ``start`` is closed; brackets in quotes do not count."""
+    depth = 0
+    for token in _TOKEN.finditer(text, start):
+        mark = token[0]
+        if mark in ("'", '"'):
+            raise _unreadable(name, "a quote is not closed")
+        depth += (mark in "([{") - (mark in ")]}")
+        if depth == 0:
+            return token.end()
+    raise _unreadable(name, "a bracket is not closed")
+
+
+def _call_args(name: str, source: str) -> dict[str, Any]:
+    """The arguments written in ``source``: ``key=value, ...`` or one dict."""
+    if source.strip().startswith("{"):
+        with suppress(ValueError, RecursionError):
+            return DECODER.decode(source.strip())  # type: ignore[no-any-return]
+    try:
+        return _python_args(_QUOTED.sub(_as_python, source.strip()))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise _unreadable(name, getattr(error, "msg", None) or str(error)) from None
+
+
+def _python_args(source: str) -> dict[str, Any]:
+    """The arguments of a call in Python's notation, read without running it."""
+    call = ast.parse(f"_({source}\n)", mode="eval").body
+    if not isinstance(call, ast.Call):
+        raise ValueError("it is not one call")
+    if len(call.args) == 1 and isinstance(call.args[0], ast.Dict) and not call.keywords:
+        return _literal(call.args[0])  # type: ignore[no-any-return]
+    args = {word.arg: _literal(word.value) for word in call.keywords if word.arg}
+    if call.args or len(args) < len(call.keywords):
+        raise ValueError("an argument has no name of its own")
+    return args
+
+
+def _as_python(quoted: re.Match[str]) -> str:
+    """A quoted text as Python accepts it: line breaks and odd backslashes escaped."""
+    if quoted["raw"]:
+        return quoted[0]
+    text = _ESCAPE.sub(lambda m: ("" if m[1] in _ESCAPED else "\\") + m[0], quoted[0])
+    return text.replace("\r\n", "\n").replace("\n", "\\n")
+
+
+def _literal(node: ast.expr | None) -> Any:
+    """The JSON value that ``node`` spells; ValueError for anything else."""
+    match node:
+        case ast.Constant(value=str() | int() | float() | None as value):
+            return value
+        case ast.Name(id="true" | "false" | "null" as word):
+            return _WORDS[word]
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as n)):
+            return -n
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return [_literal(item) for item in items]
+        case ast.Dict(keys=keys, values=values):
+            named = [key.value for key in keys if isinstance(key, ast.Constant)]
+            if len(named) < len(keys) or not all(isinstance(name, str) for name in named):
+                raise ValueError("a key is not text")
+            return {name: _literal(value) for name, value in zip(named, values)}
+    raise ValueError("a value is neither a literal nor quoted")
+
+
+def _unreadable(name: str, why: str) -> ParseError:
+    """The error for a call of ``name`` that cannot be read, with the right forms."""
+    return ParseError(
         f"cannot read the call of {name!r}: {why}, "
         'expected tool(key=1, other="text") or tool({"key": 1})'
     )
-
-
-def _unquoted(token: re.Match[str]) -> str:
-    """The text in quotes, as JSON or Python reads it; line breaks and odd backslashes stay."""
-    quoted = token[0]
-    with suppress(ValueError):
-        return str(DECODER.decode(quoted))
-    if not token["raw"]:
-        quoted = _BACKSLASH.sub(lambda found: found[1] or r"\\", quoted)
-        quoted = quoted.replace("\r\n", "\n").replace("\n", "\\n")
-    return str(ast.literal_eval(quoted))

@@ -398,17 +398,17 @@ def test_a_state_patch_sets_existing_fields_only():
 
 
 def test_a_state_patch_that_is_reused_is_not_shared_with_the_state():
-    patch = {"notes": [], "metadata": {}}
+    patch = {"notes": [], "metadata": {"seen": []}}
 
     def note(state, observation, decision):
         state.notes.append(1)
-        state.metadata.setdefault("seen", 1)
+        state.metadata.setdefault("seen", []).append(1)
 
     agent = ScriptedAgent(*map(Decision.final, "abc"), reduce=note)
     again = {"action": "retry", "state_patch": patch}
     result = play(Engine(agent, critics=[ScriptedCritic(again, again, CONTINUE)]))
-    assert patch == {"notes": [], "metadata": {}}
-    assert (result.state.notes, result.state.metadata) == ([1], {"seen": 1})
+    assert patch == {"notes": [], "metadata": {"seen": []}}
+    assert (result.state.notes, result.state.metadata) == ([1], {"seen": [1]})
 
 
 def test_a_state_patch_that_makes_the_state_invalid_is_a_failure():

@@ -8,6 +8,7 @@ import datetime
 import enum
 import functools
 import json
+import sys
 import typing
 from typing import Annotated, Any, Dict, List, Literal, NewType, Optional, Union
 
@@ -385,3 +386,21 @@ def test_the_schema_of_a_function_names_its_parts():
         "descriptions": {"where": "the place"},
     }
     assert parse_docstring(look.__doc__) == {"where": "the place"}
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="marks of TypedDict fields")
+def test_marks_that_are_still_text_decide_what_a_typed_dict_requires():
+    names: dict[str, Any] = {"typing": typing, "__name__": __name__}
+    exec(
+        "from __future__ import annotations\n"
+        "class Trip(typing.TypedDict):\n"
+        "    start: str\n"
+        "    end: typing.NotRequired[str]\n",
+        names,
+    )
+    globals()["Trip"] = names["Trip"]
+    assert type_to_json_schema(names["Trip"]) == {
+        "type": "object",
+        "properties": {"start": TEXT, "end": TEXT},
+        "required": ["start"],
+    }

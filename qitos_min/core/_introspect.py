@@ -67,17 +67,21 @@ def _evaluated(owner: Any, names: dict[str, Any] | None = None) -> dict[str, Any
         return None
 
 
+def field_mark(annotation: Any) -> str:
+    """The name of what marks a field, such as ``NotRequired``."""
+    # By name, because typing gained these marks after 3.10 and a backport has them.
+    return str(typing.get_origin(annotation)).rpartition(".")[2]
+
+
 def unwrapped(annotation: Any) -> tuple[Any, str]:
     """Take off what carries no type of its own; the text of ``Annotated`` is kept."""
     note = ""
     while True:
-        origin = typing.get_origin(annotation)
-        if origin is typing.Annotated:
+        if typing.get_origin(annotation) is typing.Annotated:
             texts = [text for text in annotation.__metadata__ if isinstance(text, str)]
             note = note or (texts[0] if texts else "")
             annotation = annotation.__origin__
-        # By name, because typing gained these marks after 3.10 and a backport has them.
-        elif str(origin).rpartition(".")[2] in ("Required", "NotRequired", "Final"):
+        elif field_mark(annotation) in ("Required", "NotRequired", "Final"):
             annotation = typing.get_args(annotation)[0]
         elif isinstance(annotation, dataclasses.InitVar):
             annotation = annotation.type

@@ -18,7 +18,7 @@ from enum import Enum, Flag
 from typing import Any
 
 from ._foreign import described
-from ._introspect import parameters, resolved_hints, unwrapped
+from ._introspect import field_mark, parameters, resolved_hints, unwrapped
 from ._json import to_json_value
 from ._json_schema import check_value
 from ._kinds import ANY, NULL, SCALARS, Form, Misfit
@@ -218,8 +218,13 @@ def _field_names(kind: type) -> list[str]:
 def _members(kind: type) -> dict[str, Any]:
     """Default of each part that makes a record; ``...`` is one that cannot be shown."""
     if typing.is_typeddict(kind):
-        needed = kind.__required_keys__
-        return {name: _EMPTY if name in needed else ... for name in resolved_hints(kind)}
+        # The class cannot see a mark that is still text when it is made, the hint can.
+        known = {"Required": True, "NotRequired": False}
+        found = {}
+        for name, hint in resolved_hints(kind).items():
+            needed = known.get(field_mark(hint), name in kind.__required_keys__)
+            found[name] = _EMPTY if needed else ...
+        return found
     stars = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return {p.name: p.default for p in parameters(kind) if p.kind not in stars}
 

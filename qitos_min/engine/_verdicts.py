@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from copy import copy
+from copy import deepcopy
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -60,7 +60,8 @@ def _retry(run: Run, verdict: CriticResult) -> None:
         if verdict.state_patch and name in verdict.state_patch:
             value = verdict.state_patch[name]
             # A critic may give the same patch again.
-            setattr(state, name, copy(value) if isinstance(value, (dict, list)) else value)
+            copied, error = guarded(deepcopy, value)
+            setattr(state, name, value if error else copied)
     if isinstance(state, StateSchema):
         state.stop_reason = None
         state.validate()

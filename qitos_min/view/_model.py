@@ -94,10 +94,12 @@ def load(path: str) -> Run:
 
 def _facts(payload: Row, task: Any) -> Row:
     run, scores = payload["run"], [row["score"] for row in payload["critic_traces"]]
+    counts = (run["tool_calls_by_name"] or {}).items()
     return _said(
         {
             "task": task,
             **run,
+            "tool_calls_by_name": ", ".join(f"{count} {name}" for name, count in counts) or None,
             "source": None,
             "model": payload["engine_config"]["model_id"],
             "steps": payload["step_count"],

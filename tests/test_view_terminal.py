@@ -99,7 +99,7 @@ def test_a_whole_run(page):
         '  final result        {"answer": "北京"}',
         "  runtime seconds     1.23",
         "  total tokens        700",
-        "  tool calls by name  {\"search\": 2, \"read\": 1}",
+        "  tool calls by name  2 search, 1 read",
         "  partial             yes",
         "  issues              1",
         "  model               m-1",

@@ -389,10 +389,8 @@ class _Reading:
             for index, item in enumerate(value):
                 if isinstance(item, (dict, Mapping)) or _has(item, names):
                     yield item, f"{place}[{index}]", index
-                elif (
-                    getattr(item, "_fields", ()) == Issue._fields
-                ):  # Of a line in a file.
-                    self.tell(*item)
+                elif getattr(item, "_fields", ()) == Issue._fields:
+                    self.tell(*item)  # Of a line in a file.
                 elif isinstance(item, (list, tuple)):
                     yield from self.elements(item, names, f"{place}[{index}]")
                 else:
@@ -614,10 +612,11 @@ class _Reading:
             outputs = self.get(record, "critic_outputs", at)
             place = f"{at}.critic_outputs"
             self.steps += 1
-            if outputs is _MISSING and _has(record, _VERDICT):
-                outputs = record  # The verdicts by themselves.
-            elif outputs is _MISSING:
-                self.tell_misspelt(record, at)
+            if outputs is _MISSING and not _has(record, _RECORD[:4]):
+                if _has(record, _VERDICT):
+                    outputs = record  # The verdicts by themselves.
+                else:
+                    self.tell_misspelt(record, at)
             if events:
                 held = self.get(record, "phase_events", at)
                 self.read(held, f"{at}.phase_events", (record, at, index))

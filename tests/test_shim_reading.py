@@ -445,6 +445,11 @@ def test_a_payload_does_not_change_with_its_source():
     assert payload["critic_traces"][0]["details"] == {"messages": [1]}
 
 
+def test_a_step_with_a_score_of_its_own_is_no_verdict():
+    payload, issues = built([{"step_id": 0, "decision": {}, "score": 0.2}])
+    assert (payload["critic_traces"], payload["step_count"], issues) == ([], 1, [])
+
+
 # ---- the number of steps
 
 
@@ -580,6 +585,8 @@ def test_a_registry_that_raises_has_no_number_of_tools():
                                               "unknown key 'critic_output', expected critic_outputs?"]),
         ({"weather": 1}, []),
         ({"step_id": 3, "critic_outputs": [], "critics": []}, []),
+        # A step of QitOS, which leaves empty keys out: not one key is misspelt.
+        ({"step_id": 3, "decision": {}, "action_results": [], "actions": []}, []),
     ],
 )
 def test_close_misspellings_are_told_once(record, told):

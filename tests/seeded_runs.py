@@ -418,8 +418,8 @@ def told(seed, folder):
     task = "the task ä"
     if seed % 5 == 0:
         task = Task(f"t{seed}", "the objective", budget=TaskBudget(max_steps=rng.choice([4, None])))
-    log, logged = logging.getLogger("qitos_min"), logging.getLogger("qitos_min").disabled
-    log.disabled = True
+    log = logging.getLogger("qitos_min")
+    logged, log.disabled = log.disabled, True
     try:
         result = engine.run(task)
     finally:

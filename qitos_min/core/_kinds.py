@@ -134,8 +134,8 @@ def _whole(value: float) -> int:
     return int(value)
 
 
-def _iso(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    return lambda text: read(re.sub("[Zz]$", "+00:00", text))  # Python 3.10 knows no Z.
+def _instant(text: str) -> datetime:
+    return datetime.fromisoformat(re.sub("[Zz]$", "+00:00", text))  # Python 3.10 knows no Z.
 
 
 def _bytes(value: Any) -> bytes:
@@ -152,12 +152,7 @@ _TABLE: dict[Any, tuple[Any, ...]] = {
     float: ("a number", {"type": "number"}, lambda v: float(v) if float(v) == v else v, int),
     str: ("a text", _TEXT, str),
     date: ("an ISO 8601 date", {**_TEXT, "format": "date"}, date.fromisoformat, str),
-    datetime: (
-        "an ISO 8601 date and time",
-        {**_TEXT, "format": "date-time"},
-        lambda text: datetime.fromisoformat(re.sub("[Zz]$", "+00:00", text)),  # For 3.10.
-        str,
-    ),
+    datetime: ("an ISO 8601 date and time", {**_TEXT, "format": "date-time"}, _instant, str),
     time: ("an ISO 8601 time", {**_TEXT, "format": "time"}, time.fromisoformat, str),
     timedelta: ("a number of seconds", _SECONDS, lambda v: timedelta(seconds=v), int, float),
     UUID: ("a UUID", {**_TEXT, "format": "uuid"}, UUID, str),

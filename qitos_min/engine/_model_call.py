@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
-from ..core._foreign import guarded
 from ..core._json import dumps
 from ..core.decision import Decision
 from ..core.errors import ErrorCategory
@@ -26,6 +24,7 @@ from ._replies import (
     usage_of,
 )
 from ._run import Run
+from .hooks import taken
 from .states import RuntimePhase
 
 
@@ -106,11 +105,8 @@ def _read(run: Run, reply: ModelReply) -> Parsed:
         return protocol.parse(reply, called=called)
     run.record.parser_selected = type(parser).__name__
     parse = getattr(parser, "parse", parser)
-    signature, _ = guarded(inspect.signature, parse)
-    named = {} if signature is None else signature.parameters
-    options: dict[str, Any] = {}
-    if "context" in named or any(p.kind is p.VAR_KEYWORD for p in named.values()):
-        options["context"] = {"protocol": protocol.id, "step": run.step_id}
+    context = {"protocol": protocol.id, "step": run.step_id}
+    options = {"context": context} if taken(parse, ["context"]) else {}
     try:
         return Parsed(parse(reply.text, **options), reply.text, False)
     except ValueError as error:

@@ -30,6 +30,7 @@ from qitos_min.core.env import EnvObservation, EnvStepResult
 from qitos_min.core.errors import ErrorCategory, QitosRuntimeError, StopReason
 from qitos_min.core.history import History
 from qitos_min.engine import Critic, EngineHook, RuntimePhase
+from qitos_min.engine._session import EngineSession
 from qitos_min.engine.recovery import RecoveryDecision, RecoveryPolicy
 from qitos_min.engine.stop_criteria import FinalResultCriteria
 
@@ -681,6 +682,29 @@ def test_a_real_ctrl_c_wherever_it_comes():
         assert phases.count(RuntimePhase.END) == 1 and phases[-1] is RuntimePhase.END
         assert [r.step_id for r in result.records] == list(range(result.step_count))
         assert result.task_result.stop_reason == "interrupt"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals to oneself")
+def test_a_real_ctrl_c_between_two_steps():
+    """From Python 3.13 on the jump of a loop in a ``try`` stood outside of it."""
+
+    class Idle(EngineSession):
+        """Takes no time for a step, so that most interrupts come between two."""
+
+        def _advance(self):
+            return True
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    main = threading.main_thread().ident
+    for _ in range(20):
+        engine = Engine(ScriptedAgent())
+        session = Idle(engine, engine.session("t")._run)
+        timer = threading.Timer(0.01, signal.pthread_kill, (main, signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            session.run()
+        timer.join()
+        assert session.result.task_result.stop_reason == "interrupt"
 
 
 def test_a_tool_that_timed_out_cannot_write_after_the_end():

@@ -517,7 +517,6 @@ def test_a_session_that_is_given_up_keeps_no_thread():
     assert len(set(threading.enumerate()) - before) == 2
     import gc
 
-    steps.close()
     del steps
     end = time.monotonic() + 2
     while set(threading.enumerate()) - before and time.monotonic() < end:

@@ -44,8 +44,7 @@ class EngineSession:
     def run(self) -> EngineResult:
         """Take all the steps that are left and return the result."""
         try:
-            while self._advance():
-                pass
+            self._take_all()
         except KeyboardInterrupt as interrupt:
             self._finish(interrupt)
             raise
@@ -54,14 +53,19 @@ class EngineSession:
 
     def __iter__(self) -> Iterator[StepResult]:
         """Yield a ``StepResult`` after each step until the run is over."""
-        while self.result is None:
-            try:
-                going = self._advance()
-            except KeyboardInterrupt as interrupt:
-                self._finish(interrupt)
-                raise
-            if going:
-                yield self._step_result()
+        return iter(self._next, None)
+
+    def _next(self) -> StepResult | None:
+        try:
+            return self._step_result() if self._advance() else None
+        except KeyboardInterrupt as interrupt:
+            self._finish(interrupt)
+            raise
+
+    def _take_all(self) -> None:
+        # Apart, as from Python 3.13 on the jump of a loop stands outside of a ``try`` around it.
+        while self._advance():
+            pass
 
     def _advance(self) -> bool:
         """Take a step; False when there was none left and the run is finished."""
@@ -184,10 +188,7 @@ class EngineSession:
         )
 
     def _finish(self, interrupt: KeyboardInterrupt | None = None) -> KeyboardInterrupt | None:
-        """End the run; return the interrupt that came before or meanwhile, if any.
-
-        An interrupt here is put off until the result is there.
-        """
+        """End the run; return the interrupt that came before or meanwhile, put off till then."""
         run, engine = self._run, self._engine
         if self.result is not None:
             return interrupt

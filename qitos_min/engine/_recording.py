@@ -14,41 +14,48 @@ from ..core._foreign import error_text, guarded
 from ..core.errors import ErrorCategory, StopReason
 from ..core.task import Task, TaskBudget
 from .hooks import listeners
-from .states import RuntimeBudget, RuntimeEvent, RuntimePhase, StepRecord
+from .states import RuntimeEvent, RuntimePhase, StepRecord
 
 LOG = logging.getLogger("qitos_min")
 
 
 class Recording:
-    """Records and events of a run; tells them to trace, checkpoints and hooks.
+    """Records, events and budget of a run; tells trace, checkpoints, memory and hooks.
 
     None of these may cost the run: one that fails is noted and left out.
     """
 
-    def __init__(self, engine: Any, state: Any) -> None:
+    seat: Any
+
+    def __init__(self, engine: Any, task: str | Task, state: Any) -> None:
         self.engine = engine
         self.state = state
         named = getattr(engine.trace_writer, "run_id", None)
         self.run_id = named if isinstance(named, str) else f"run_{uuid.uuid4().hex[:12]}"
         self.records: list[StepRecord] = []
         self.events: list[RuntimeEvent] = []
-        self.record: StepRecord | None = None
-        """The record of the step under way."""
-        self.step_id = 0
-        """Number of the step under way or just finished."""
+        self.record: StepRecord | None = None  # Of the step under way.
+        self.step_id = 0  # Of the step under way or just finished.
         self.ended = False
         self.trace = engine.trace_writer
         self.checkpoints: Any = None
         self.memory = getattr(engine.agent, "memory", None)
         self.listeners = listeners(engine.watchers())
+        own = task.budget if isinstance(task, Task) else None
+        given = vars(own) if isinstance(own, TaskBudget) else {}
+        self.budget = replace(engine.budget, **{k: v for k, v in given.items() if v is not None})
+        self.parent: Recording | None = engine.parent  # The run that delegated this one.
+        self.total_tokens = 0  # With those of delegates, as they use them.
+        self._purse = threading.Lock()
         self.started = time.monotonic()
-        self.ts = ""
-        """The time of events, taken when something begins or ends that takes time."""
         self._second = (0, "")
         self.stamp()
 
     def stamp(self) -> None:
-        """Take the time for the events that follow, as ``utc_now`` tells it."""
+        """Take the time for the events that follow, as ``utc_now`` tells it.
+
+        To be called when something begins or ends that takes time.
+        """
         second, micros = divmod(time.time_ns() // 1000, 1_000_000)
         if second != self._second[0]:
             self._second = (second, datetime.fromtimestamp(second, timezone.utc).isoformat()[:19])
@@ -131,86 +138,47 @@ class Recording:
         self.keep("checkpoints", "save", self, record)
         self.tell("on_step_end", record, self.state, self.engine)
 
+    # The budget, and what a delegating run around this one has left
+
     def elapsed(self) -> float:
         """Seconds since the run began."""
         return time.monotonic() - self.started
 
-
-class Budgeted(Recording):
-    """A run's budget, and what a delegating run around it has left."""
-
-    seat: Any
-
-    def __init__(self, engine: Any, task: str | Task, state: Any) -> None:
-        super().__init__(engine, state)
-        self.budget = effective_budget(engine.budget, task)
-        self.parent: Budgeted | None = engine.parent
-        """The run that delegated this one."""
-        self._tokens, self._purse = 0, threading.Lock()
+    def _limits(self) -> tuple[tuple[StopReason, float, float | None], ...]:
+        """Each limit: its stop reason, what is used of it, and how much may be."""
+        steps, budget, tokens = len(self.records), self.budget, StopReason.BUDGET_TOKENS
+        own = getattr(self.state, "max_steps", None)
+        # ``StateSchema``'s default says nothing: a larger budget would be cut to it.
+        own = own if isinstance(own, int) and own != 10 else None
+        return (
+            (StopReason.BUDGET_STEPS, steps, budget.max_steps),
+            (StopReason.BUDGET_STEPS, steps, self.seat.last_step),
+            (StopReason.MAX_STEPS, steps, own),
+            (StopReason.BUDGET_TIME, self.elapsed(), budget.max_runtime_seconds),
+            (tokens, self.total_tokens, budget.max_tokens),
+            # What runs beside this one, within the same parent, spends the same tokens.
+            (tokens, 0, self.parent and self.parent.left(tokens)),
+        )
 
     def exhausted(self) -> StopReason | None:
         """The limit that is used up, if any."""
         for reason, used, most in self._limits():
             if most is not None and used >= most:
                 return reason
-        # What runs beside this one, within the same parent, spends the same tokens.
-        within, tokens = self.parent, StopReason.BUDGET_TOKENS
-        return tokens if within is not None and within.left(tokens) == 0 else None
-
-    def _limits(self) -> tuple[tuple[StopReason, float, float | None], ...]:
-        """Each limit: its stop reason, what is used of it, and how much may be."""
-        steps, budget = len(self.records), self.budget
-        return (
-            (StopReason.BUDGET_STEPS, steps, budget.max_steps),
-            (StopReason.BUDGET_STEPS, steps, self.seat.last_step),
-            (StopReason.MAX_STEPS, steps, own_limit(self.state)),
-            (StopReason.BUDGET_TIME, self.elapsed(), budget.max_runtime_seconds),
-            (StopReason.BUDGET_TOKENS, self._tokens, budget.max_tokens),
-        )
+        return None
 
     def left(self, *reasons: StopReason) -> float | None:
-        """What is left until a run ends for one of the reasons, at least 0; None: no limit.
-
-        Tokens are bounded by the runs around it too, which are charged for them.
-        """
+        """What is left until a run ends for one of the reasons, at least 0; None: no limit."""
         found = [
             max(most - used, 0)
             for reason, used, most in self._limits()
             if reason in reasons and most is not None
         ]
-        if self.parent is not None and StopReason.BUDGET_TOKENS in reasons:
-            around = self.parent.left(StopReason.BUDGET_TOKENS)
-            found += [] if around is None else [around]
         return min(found, default=None)
-
-    def time_left(self) -> float | None:
-        """Seconds until the run's time is used up; None without a limit."""
-        return self.left(StopReason.BUDGET_TIME)
-
-    @property
-    def total_tokens(self) -> int:
-        """Tokens that this run used, its delegates' included as they use them."""
-        return self._tokens
 
     def charge(self, tokens: int) -> None:
         """Count tokens that were used, here and in the runs around this one."""
         with self._purse:  # Delegates may run side by side.
-            self._tokens += tokens
+            self.total_tokens += tokens
         if self.parent is not None:
             self.parent.charge(tokens)
-
-
-def effective_budget(budget: RuntimeBudget, task: str | Task) -> RuntimeBudget:
-    """The engine's budget with what a task overrides, in a copy."""
-    own = task.budget if isinstance(task, Task) else None
-    given = vars(own) if isinstance(own, TaskBudget) else {}
-    return replace(budget, **{k: v for k, v in given.items() if v is not None})
-
-
-def own_limit(state: Any) -> int | None:
-    """The step limit that a state sets itself.
-
-    ``StateSchema``'s default says nothing: a larger budget would be cut to it.
-    """
-    limit = getattr(state, "max_steps", None)
-    return limit if isinstance(limit, int) and limit != 10 else None

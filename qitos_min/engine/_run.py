@@ -14,7 +14,7 @@ from ..core._threads import RunThreads
 from ..core.action import Action
 from ..core.agent_spec import AgentSpec
 from ..core.decision import Decision
-from ..core.errors import ErrorCategory, QitosRuntimeError, StopReason
+from ..core.errors import ErrorCategory, QitosRuntimeError, RuntimeErrorInfo, StopReason
 from ..core.history import HistoryMessage
 from ..core.state import StateSchema
 from ..core.task import Task
@@ -22,11 +22,11 @@ from ..core.tool_registry import ToolRegistry
 from ..core.tool_result import ToolResult
 from ._handoff import filtered, handed_over
 from ._plain import StateView, plain
-from ._recording import LOG, Budgeted
-from .cancellation import CancelMode, CancelToken
+from ._recording import LOG, Recording
+from .cancellation import CancelToken
 from .hooks import HookContext, ToolHookContext
 from .recovery import RecoveryDecision, asked, category_of
-from .states import RuntimePhase, StepRecord
+from .states import RuntimePhase
 
 _DENIED = ("approval_denied", "approval_required", "permission_denied")
 
@@ -41,27 +41,25 @@ class _Threads(RunThreads):
 
     def __init__(self, token: CancelToken, time_left: Callable[[], float | None]) -> None:
         super().__init__(token, time_left)
-        self._alone = time_left() is None and _is_alone() and not _handled_signals()
+        handlers = {signal.getsignal(each) for each in signal.valid_signals()}
+        # Ctrl-C as Python handles it comes through anyway.
+        handled = any(map(callable, handlers - {signal.default_int_handler}))
+        self._alone = time_left() is None and not handled
 
     def run(
         self, call: Callable[[], Any], limit: float | None = None, *, patient: bool = False
     ) -> Any:
         # What a toolset opens may belong to its thread, so these stay in one.
-        self._alone = self._alone and limit is None and not patient and _is_alone()
+        self._alone = (
+            self._alone
+            and limit is None
+            and not patient
+            and threading.active_count() == 1
+            and threading.current_thread() is threading.main_thread()
+        )
         if self._alone:
             return contextvars.copy_context().run(outcome, call)
         return super().run(call, limit, patient=patient)
-
-
-def _is_alone() -> bool:
-    main = threading.main_thread()
-    return threading.active_count() == 1 and threading.current_thread() is main
-
-
-def _handled_signals() -> bool:
-    """Whether the program handles a signal, but for Ctrl-C as Python does."""
-    handlers = map(signal.getsignal, signal.valid_signals())
-    return any(callable(h) and h is not signal.default_int_handler for h in handlers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,21 +68,17 @@ class Seat:
 
     name: str
     agent: Any
-    spec: AgentSpec | None
-    """Its entry in the registry of agents; None for an entry agent without one."""
-    registry: ToolRegistry
-    """The tools of this run."""
-    source: ToolRegistry
-    """The registry that these tools were copied from."""
+    spec: AgentSpec | None  # None for an entry agent that is not in the registry of agents.
+    registry: ToolRegistry  # The tools of this run.
+    source: ToolRegistry  # What these tools were copied from.
     llm: Any
     protocol: Any
     env: Any
     shared_memory: Any
-    last_step: int | None = None
-    """Step id at which its own step limit ends the run."""
+    last_step: int | None = None  # Step id at which its own step limit ends the run.
 
 
-class Run(Budgeted):
+class Run(Recording):
     """The mutable part of one ``Engine.run``; the engine itself stays as it is."""
 
     def __init__(self, engine: Any, task: str | Task, state: Any, token: CancelToken) -> None:
@@ -93,42 +87,37 @@ class Run(Budgeted):
         self.task_text = task.objective if isinstance(task, Task) else task
         self.token = token
         self.messages: list[HistoryMessage] = []
-        self.said = False
-        """Whether a message of this run is in the conversation."""
+        self.said = False  # Whether a message of this run is in the conversation.
         self.stop_reason: StopReason | None = None
         self.failure: dict[str, Any] | None = None
         self.phase = RuntimePhase.INIT
         self.seat: Seat = engine.entry_seat()
         self.seats = {self.seat.name: self.seat} if self.seat.spec else {}
         self.handoffs = 0
+        # Who handed the run on since the last step in which something was done.
         self.idle: list[str] = []
-        """Who handed the run on since the last step in which something was done."""
-        self.opened: list[ToolRegistry] = []
-        """Registries whose toolsets were set up."""
-        self.threads = _Threads(token, self.time_left)
+        self.opened: list[ToolRegistry] = []  # Those whose toolsets were set up.
+        self.threads = _Threads(token, lambda: self.left(StopReason.BUDGET_TIME))
+        # What is to be called at the end, last first.
         self.closers: list[Callable[[], Any]] = [self.threads.close]
-        """What is to be called at the end, last first."""
         # Nobody reads the conversation of a lone agent that decides by itself.
         self.talks = (
             engine.history is not None or bool(engine.agent_registry) or self.seat.llm is not None
         )
         self.decision: Decision | None = None
-        self.calls: list[Action] = []
-        """What the tools get of the actions of the decision."""
+        self.calls: list[Action] = []  # What the tools get of the actions of the decision.
         self.observation: dict[str, Any] = {}
         self.view = StateView()
         self.state_before: Any = None
         self.outputs: list[Any] = []
-        self.results: list[Any] = []
-        """The results of the latest tools, of which the outputs were taken."""
+        self.results: list[Any] = []  # Of the latest tools; the outputs were taken of them.
         self.env_result: Any = None
         self.answer: Any = None
         self.retried = False
         self.instruction_patch: str | None = None
         self.modified_prompt: str | None = None
         self.pending_handoff: str | None = None
-        self.transfers = 0
-        """Calls of handoff tools in this step."""
+        self.transfers = 0  # Calls of handoff tools in this step.
 
     def tool_context(self, seat: Seat | None = None) -> dict[str, Any]:
         """What a seat's tools may know and ask for; by default the seat at work."""
@@ -158,17 +147,12 @@ class Run(Budgeted):
         found, _ = guarded(getattr, self.state, "final_result", None)
         return self.answer if found is None else found
 
-    # Limits
-
     def over(self) -> bool:
         """Whether the run ends before the next step, by request or budget."""
-        if self.stop_reason is None and self.token.mode is not None:
-            at_once = self.token.mode is CancelMode.IMMEDIATE
-            self.stop_reason = (
-                StopReason.CANCELLED_IMMEDIATE if at_once else StopReason.CANCELLED_AFTER_STEP
-            )
-        if self.stop_reason is None:
-            self.stop_reason = self.exhausted()
+        mode = self.token.mode
+        if self.stop_reason is None and mode is not None:
+            self.stop_reason = StopReason(f"cancelled_{mode.value}")
+        self.stop_reason = self.stop_reason or self.exhausted()
         return self.stop_reason is not None
 
     # Agents and their conversation
@@ -224,42 +208,37 @@ class Run(Budgeted):
         if len(self.record.tool_invocations) > self.transfers:
             self.idle.clear()
         if spec is None:
-            raise QitosRuntimeError(f"handoff to unknown agent {target!r}")
-        if spec is self.seat.spec:
-            raise QitosRuntimeError(f"agent {target!r} hands off to itself")
-        if target in self.idle:
+            fault = f"handoff to unknown agent {target!r}"
+        elif spec is self.seat.spec:
+            fault = f"agent {target!r} hands off to itself"
+        elif target in self.idle:
             chain = " -> ".join([*self.idle, self.seat.name, target])
-            raise QitosRuntimeError(
-                f"handoff loop: {target!r} is handed the run again"
-                f" and nothing was done since ({chain})"
-            )
-        if self.handoffs >= most:
-            raise QitosRuntimeError(
-                f"handoff to {target!r} after {self.handoffs} handoffs, the most allowed"
-            )
-        return spec
+            fault = f"handoff loop: {target!r} is handed the run again"
+            fault += f" and nothing was done since ({chain})"
+        elif self.handoffs >= most:
+            fault = f"handoff to {target!r} after {self.handoffs} handoffs, the most allowed"
+        else:
+            return spec
+        raise QitosRuntimeError(fault)
 
     def open_tools(self, seat: Seat) -> None:
         """Set up the toolsets of a seat, unless that was done in this run."""
-        if any(registry is seat.source for registry in self.opened):
+        if seat.source in self.opened or not seat.source.list_toolsets():
             return
         self.opened.append(seat.source)
-        context = self.tool_context(seat)
-        if not seat.source.list_toolsets():
-            return
         # Where the tools work: what a toolset opens may belong to a thread.
-        do, tools = self.threads.do, seat.registry
+        context, do, tools = self.tool_context(seat), self.threads.do, seat.registry
         self.closers.append(lambda: do(tools.teardown, context))
         self.foreign(ErrorCategory.TOOL, do, tools.setup, context)
 
     def foreign(self, category: ErrorCategory, work: Callable[..., Any], *args: Any) -> Any:
         """Call a part of the run; what it raises says that it belongs to a category."""
-        value, error = guarded(work, *args)
-        if error is None:
-            return value
-        if category_of(error) is ErrorCategory.SYSTEM:
-            guarded(setattr, error, "category", category)
-        raise error
+        try:
+            return work(*args)
+        except BaseException as error:
+            if category_of(error) is ErrorCategory.SYSTEM:
+                guarded(setattr, error, "category", category)
+            raise
 
     def hook(self, name: str, error: BaseException | None = None) -> None:
         """Tell all hooks of a moment of the run."""
@@ -314,66 +293,30 @@ class Run(Budgeted):
             self.fail(error)
         return value
 
-    def begin_step(self) -> None:
-        """Open the record of the next step."""
-        self.step_id = len(self.records)
-        self.record = StepRecord(self.step_id, agent_id=self.seat.name)
-        self.decision = self.answer = self.pending_handoff = None
-        self.retried, self.transfers = False, 0
-
-    def count_step(self) -> None:
-        """Tell the state how many steps are finished."""
-        if isinstance(self.state, StateSchema):
-            self.state.current_step = self.step_id + 1
-
     def fail(self, error: BaseException) -> None:
-        """Record a failure; the policy may let the run go on."""
+        """Record a failure; the policy may let the run go on. What ends it is logged, once."""
         self.stamp()
-        category, text = category_of(error), error_text(error)
-        in_decide = self.phase in (RuntimePhase.INIT, RuntimePhase.DECIDE)
-        phase = RuntimePhase.DECIDE_ERROR if in_decide else RuntimePhase.ACT_ERROR
-        self.emit(phase, error=text, category=category.value)
-        policy = self.engine.recovery_policy
-        answer = RecoveryDecision(False, False)
+        category, text, phase = category_of(error), error_text(error), self.phase
+        in_decide = phase in (RuntimePhase.INIT, RuntimePhase.DECIDE)
+        failed = RuntimePhase.DECIDE_ERROR if in_decide else RuntimePhase.ACT_ERROR
+        self.emit(failed, error=text, category=category.value)
+        policy, answer = self.engine.recovery_policy, RecoveryDecision(False, False)
         # Critics fail closed, whatever a policy says.
-        if policy is not None and self.phase not in (RuntimePhase.INIT, RuntimePhase.CRITIC):
-            answer = asked(policy, self.state, self.phase.value, self.step_id, error)
+        if policy is not None and phase not in (RuntimePhase.INIT, RuntimePhase.CRITIC):
+            answer = asked(policy, self.state, phase.value, self.step_id, error)
         recovered = bool(answer.handled and answer.continue_run)
-        self.emit(
-            RuntimePhase.RECOVER,
-            error=text,
-            category=category.value,
-            recovered=recovered,
-            note=plain(answer.note),
-        )
+        told = {"recovered": recovered, "note": plain(answer.note)}
+        self.emit(RuntimePhase.RECOVER, error=text, category=category.value, **told)
         if not recovered and self.failure is None:
-            if self.stop_reason is None:
-                self.stop_reason = answer.stop_reason or StopReason.UNRECOVERABLE_ERROR
-            self._keep_failure(error, category)
+            given = self.stop_reason or answer.stop_reason
+            self.stop_reason = given or StopReason.UNRECOVERABLE_ERROR
+            place, kind = (phase.value, self.step_id), type(error).__name__
+            info = RuntimeErrorInfo(category, text, *place, type=kind, traceback=traced(error))
+            self.failure = info.to_dict()
+            words = (self.run_id, *place, described(error))
+            # A program's own handlers and filters may raise; the run is not theirs.
+            guarded(lambda: LOG.error("%s failed in %s of step %d: %s", *words, exc_info=error))
         self.hook("on_recover", error)
-
-    def _keep_failure(self, error: BaseException, category: ErrorCategory) -> None:
-        """Keep what ends the run, and log it, once."""
-        phase, step_id = self.phase.value, self.step_id
-        self.failure = {
-            "category": category.value,
-            "phase": phase,
-            "step_id": step_id,
-            "type": type(error).__name__,
-            "message": error_text(error),
-            "traceback": traced(error),
-        }
-        words = (self.run_id, phase, step_id, described(error))
-        # A program's own handlers and filters may raise; the run is not theirs.
-        guarded(lambda: LOG.error("%s failed in %s of step %d: %s", *words, exc_info=error))
-
-    # The end
-
-    def close_next(self) -> None:
-        """Give back one thing that the run holds; what goes wrong is only noted."""
-        _, error = guarded(self.closers.pop())
-        if error is not None:
-            self.note("teardown_error", error_text(error))
 
     def interrupted(self) -> None:
         """Record that the user ends the run."""

@@ -194,7 +194,7 @@ class EngineSession:
             return interrupt
         interrupt = self._interrupt_of(run.end_step) or interrupt
         while run.closers:
-            interrupt = self._interrupt_of(run.close_next) or interrupt
+            interrupt = self._interrupt_of(run.closers.pop(), "teardown_error") or interrupt
         if interrupt is not None and not run.ended:
             self._interrupt_of(run.interrupted)
         interrupt = self._interrupt_of(run.end) or interrupt
@@ -207,10 +207,12 @@ class EngineSession:
             or interrupt
         )
 
-    def _interrupt_of(self, work: Callable[[], Any]) -> KeyboardInterrupt | None:
+    def _interrupt_of(
+        self, work: Callable[[], Any], stage: str = "end_error"
+    ) -> KeyboardInterrupt | None:
         _, error = outcome(work)
         if isinstance(error, KeyboardInterrupt):
             return error
         if error is not None:
-            self._run.note("end_error", error_text(error))
+            self._run.note(stage, error_text(error))
         return None

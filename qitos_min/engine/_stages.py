@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..core._json import dumps
 from ..core.action import Action
@@ -18,7 +18,7 @@ from ._run import Run
 from ._verdicts import check_stop, critique
 from .action_executor import ActionExecutor, tool_invocation
 from .cancellation import CancelMode
-from .states import RuntimePhase, action_row
+from .states import RuntimePhase, StepRecord, action_row
 
 _TOOL_HOOKS = {"on_before_tool_use", "on_after_tool_use", "on_permission_denied"}
 
@@ -29,26 +29,30 @@ def run_step(run: Run) -> None:
     A decision to wait or to hand off ends it after DECIDE, a failure wherever
     it happens; the record is complete in each case.
     """
-    run.begin_step()
+    run.step_id = len(run.records)
+    run.record = StepRecord(run.step_id, agent_id=run.seat.name)
+    run.decision = run.answer = run.pending_handoff = None
+    run.retried, run.transfers = False, 0
     run.hook("on_before_step")
     run.attempt(_take_stages, run)
-    run.attempt(run.count_step)
+    if isinstance(run.state, StateSchema):
+        run.attempt(setattr, run.state, "current_step", run.step_id + 1)
     run.end_step()
     run.hook("on_after_step")
 
 
 def _take_stages(run: Run) -> None:
-    for stage in _STAGES:
+    for phase, work, applies, before, after in _STAGES:
         if run.token.mode is CancelMode.IMMEDIATE:
             run.stop_reason = StopReason.CANCELLED_IMMEDIATE
             return
-        if stage.applies is not None and not stage.applies(run):
+        if applies is not None and not applies(run):
             continue
-        run.phase = stage.phase
+        run.phase = phase
         run.stamp()
-        run.hook(stage.before)
-        ends = stage.work(run)
-        run.hook(stage.after)
+        run.hook(before)
+        ends = work(run)
+        run.hook(after)
         if ends:
             return
 
@@ -300,28 +304,16 @@ def _difference(before: Any, after: Any) -> dict[str, Any]:
     }
 
 
-class _Stage(NamedTuple):
-    """A part of a step, with the names of its hook methods."""
-
-    phase: RuntimePhase
-    work: Callable[[Run], bool]
-    """Does it; True ends the step."""
-    applies: Callable[[Run], Any] | None
-    before: str
-    after: str
-
-
-def _stage(
-    phase: RuntimePhase, work: Callable[[Run], bool], applies: Callable[[Run], Any] | None = None
-) -> _Stage:
-    word = phase.value.lower()
-    return _Stage(phase, work, applies, f"on_before_{word}", f"on_after_{word}")
-
-
-_STAGES = (
-    _stage(RuntimePhase.DECIDE, _decide),
-    _stage(RuntimePhase.ACT, _act, lambda run: run.decision.mode == "act"),
-    _stage(RuntimePhase.REDUCE, _reduce),
-    _stage(RuntimePhase.CRITIC, critique, lambda run: run.engine.critics),
-    _stage(RuntimePhase.CHECK_STOP, check_stop),
-)
+_Stage = tuple[RuntimePhase, Callable[[Run], Any], Callable[[Run], Any] | None]
+# Each with what does it, which ends the step when it returns True, and when there is one.
+_ORDER: list[_Stage] = [
+    (RuntimePhase.DECIDE, _decide, None),
+    (RuntimePhase.ACT, _act, lambda run: run.decision.mode == "act"),
+    (RuntimePhase.REDUCE, _reduce, None),
+    (RuntimePhase.CRITIC, critique, lambda run: run.engine.critics),
+    (RuntimePhase.CHECK_STOP, check_stop, None),
+]
+# With the names of its hooks, too.
+_STAGES = [
+    (*stage, f"on_before_{stage[0].lower()}", f"on_after_{stage[0].lower()}") for stage in _ORDER
+]

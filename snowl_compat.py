@@ -397,7 +397,7 @@ class _Reading:
                     yield item, f"{place}[{index}]", index
                 elif getattr(item, "_fields", ()) == Issue._fields:
                     self.tell(*item)  # Of a line in a file.
-                elif isinstance(item, (list, tuple)):
+                elif isinstance(item, (list, tuple)) and item is not value:
                     yield from self.elements(item, names, f"{place}[{index}]")
                 else:
                     self.wrong(f"{place}[{index}]", "a record", item, "; skipped")

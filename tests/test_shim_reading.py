@@ -80,6 +80,8 @@ def raising(*elements):
     raise OSError("the disk is gone")
 
 
+AROUND = []
+AROUND.append(AROUND)
 SKIPPED = "expected a record, got {}; skipped"
 OUTPUTS = [
     ([A, B], ROWS, []),
@@ -108,6 +110,7 @@ OUTPUTS = [
     ([object(), B], ROWS[1:], [("[0]", SKIPPED.format("object"))]),
     ([thing(message="hi", path="x"), B], ROWS[1:], [("[0]", SKIPPED.format("SimpleNamespace"))]),
     ([[None], [[B]]], ROWS[1:], [("[0][0]", SKIPPED.format("None"))]),
+    (AROUND, [], [("[0]", SKIPPED.format("list"))]),
     ("free text", [], [("[0]", SKIPPED.format("'free text'"))]),
     (7, [], [("[0]", SKIPPED.format("7"))]),
     (range(10**9), [], [("[0]", SKIPPED.format("range"))]),

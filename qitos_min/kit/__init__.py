@@ -8,9 +8,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from ..core.agent_module import AgentModule
-from ..core.tool_registry import ToolRegistry
-from ..engine.engine import Engine
+from ..core import AgentModule, ToolRegistry
+from ..engine import Engine
 from ..engine.runtime import RuntimeComposition
 from .artifact import FileArtifactStore
 from .critic import ReActSelfReflectionCritic

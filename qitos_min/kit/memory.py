@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ..core._limits import check_count
-from ..core.history import History, MessageLog
-from ..core.memory import Memory, MemoryRecord
+from ..core import History, Memory, MemoryRecord
+from ..core.history import MessageLog
 
 __all__ = ["MarkdownFileMemory", "Memory", "MemoryRecord", "WindowHistory", "WindowMemory"]
 

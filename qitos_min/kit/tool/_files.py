@@ -15,9 +15,7 @@ from inspect import signature
 from itertools import chain, repeat
 from typing import Any
 
-from ...core.function_tool_decorator import function_tool
-from ...core.tool import FunctionTool, ToolPermission
-from ...core.tool_result import ToolResult
+from ...core import FunctionTool, ToolPermission, ToolResult, function_tool
 from .._folder import FileRefusal, need
 
 _BOM = "\ufeff"

@@ -7,9 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any
 
-from ...core.tool import FunctionTool
-from ...core.tool_registry import ToolRegistry
-from ...core.tool_result import ToolResult
+from ...core import FunctionTool, ToolRegistry, ToolResult
 from .._folder import FileRefusal, Folder, need
 from ..env import Processes
 from ._files import changed, edited, file_tool, lines_of, ran, read, told, with_lines, written

@@ -11,8 +11,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from ...core.tool import BaseTool, ToolPermission
-from ...core.tool_result import ToolResult
+from ...core import BaseTool, ToolPermission, ToolResult
 
 __all__ = ["HTMLExtractText", "HTTPGet"]
 

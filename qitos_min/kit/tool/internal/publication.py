@@ -9,9 +9,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from ....core.artifact import ArtifactContractError, ArtifactRef
-from ....core.tool import BaseTool, ToolPermission
-from ....core.tool_result import ToolResult
+from ....core import ArtifactContractError, ArtifactRef, BaseTool, ToolPermission, ToolResult
 from ..._folder import FileRefusal, beside, is_protected, lock_of, need, read_regular
 from ...env import WorkspaceEnv, entry_of
 

@@ -161,24 +161,14 @@ class TraceWriter:
             self._close()
         failures = [result.failure] if result.failure else []
         task_result = result.task_result.to_dict()
-        reason = task_result["stop_reason"]
-        costs = {"token_usage": result.total_tokens, "latency_seconds": result.runtime_seconds}
+        reason, answer = task_result["stop_reason"], task_result["final_result"]
         report = {"failure_count": len(failures), "failures": failures, "stop_reason": reason}
-        self._manifest.update(
-            costs,
-            status="failed" if failures else _STATUS.get(reason, "completed"),
-            updated_at=utc_now(),
-            summary={
-                "stop_reason": reason,
-                "final_result": task_result["final_result"],
-                "steps": result.step_count,
-                "failure_report": report,
-                **costs,
-                "tool_calls_by_name": result.tool_calls_by_name,
-                "success_rate": result.success_rate,
-                "task_result": task_result,
-            },
-        )
+        costs = {"token_usage": result.total_tokens, "latency_seconds": result.runtime_seconds}
+        told = {"stop_reason": reason, "final_result": answer, "steps": result.step_count}
+        told.update(failure_report=report, **costs, tool_calls_by_name=result.tool_calls_by_name)
+        told.update(success_rate=result.success_rate, task_result=task_result)
+        status = "failed" if failures else _STATUS.get(reason, "completed")
+        self._manifest.update(costs, status=status, updated_at=utc_now(), summary=told)
         self._write_manifest()
 
     def _close(self) -> None:

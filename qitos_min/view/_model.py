@@ -106,14 +106,13 @@ def _parts(payload: Row) -> dict[str, Table | Row]:
         notes = _flags(spec) + [f"needs {op}" for op in spec["required_ops"]]
         may_use = ", ".join(_flags(spec["permissions"]))
         tools.append({**spec, "may_use": may_use, "notes": ", ".join(notes)})
-    critics, handoffs = payload["critic_traces"], payload["handoff_traces"]
+    critics, moves = payload["critic_traces"], payload["handoff_traces"]
+    of_moves = "step_id from_agent to_agent context_strategy messages_passed"
     return {
         "Configuration": _said(config),
         "Tools": _table(tools, "name may_use notes description"),
         "Critics": _table(critics, "step_id critic_name action score reason"),
-        "Handoffs": _table(
-            handoffs, "step_id from_agent to_agent context_strategy messages_passed"
-        ),
+        "Handoffs": _table(moves, of_moves),
         "Issues": _table(payload["run"]["issues"], "path message"),
     }
 

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ..core._limits import check_count
 from ..core import History, Memory, MemoryRecord
+from ..core._limits import check_count
 from ..core.history import MessageLog
 
 __all__ = ["MarkdownFileMemory", "Memory", "MemoryRecord", "WindowHistory", "WindowMemory"]

@@ -9,7 +9,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from ....core import ArtifactContractError, ArtifactRef, BaseTool, ToolPermission, ToolResult
+from ....core import BaseTool, ToolPermission, ToolResult
+from ....core.artifact import ArtifactContractError, ArtifactRef
 from ..._folder import FileRefusal, beside, is_protected, lock_of, need, read_regular
 from ...env import WorkspaceEnv, entry_of
 

@@ -9,8 +9,7 @@ from typing import Any, TextIO
 
 from .core._json import dumps
 from .core._shorten import brief, shortened
-from .engine.hooks import EngineHook
-from .engine.states import RuntimeEvent, StepRecord
+from .engine import EngineHook, RuntimeEvent, StepRecord
 from .kit.planning import format_action
 
 __all__ = ["ClaudeStyleHook"]

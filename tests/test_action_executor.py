@@ -430,8 +430,8 @@ def test_a_trivial_call_is_cheap():
     executor, actions = ActionExecutor(registry), [Action("same", {"a": 1})]
     best = float("inf")
     for _ in range(5):
-        started = time.perf_counter()
+        started = time.process_time()
         for _ in range(100):
             executor.run_batch(actions)
-        best = min(best, (time.perf_counter() - started) / 100)
+        best = min(best, (time.process_time() - started) / 100)
     assert best < 0.001

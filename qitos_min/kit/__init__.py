@@ -8,9 +8,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from ..core.agent_module import AgentModule
-from ..core.tool_registry import ToolRegistry
-from ..engine.engine import Engine
+from ..core import AgentModule, ToolRegistry
+from ..engine import Engine
 from ..engine.runtime import RuntimeComposition
 from .artifact import FileArtifactStore
 from .critic import ReActSelfReflectionCritic
@@ -51,16 +50,14 @@ def compose(
     *,
     workspace: str | os.PathLike[str],
     runtime: RuntimeComposition | None = None,
-    **engine_options: Any,
+    **options: Any,
 ) -> Composition:
     """Compose ``agent`` with a private copy of the folder ``workspace``.
 
     Until it is closed, ``agent.config["artifact_resolver"]`` is the artifact store of ``runtime``
     or a temporary one. NotADirectoryError for no existing folder, TypeError for unknown options.
     """
-    made = Composition()
-    with ExitStack() as undo:
-        undo.callback(made.close)
+    with Composition() as made:
         runtime = runtime or RuntimeComposition()
         if runtime.artifact_resolver is None:
             folder = made.enter_context(tempfile.TemporaryDirectory(prefix="artifacts-"))
@@ -71,9 +68,10 @@ def compose(
         for tool in EnvToolSet().tools():
             if tool.name not in tools:
                 tools.register(tool)
-        made.agent, made.runtime, made.env, made.tool_registry = agent, runtime, env, tools
-        made.engine = Engine(agent, tool_registry=tools, env=env, runtime=runtime, **engine_options)
+        engine: Engine = Engine(agent, tool_registry=tools, env=env, runtime=runtime, **options)
         made.callback(setattr, agent, "config", agent.config)
         agent.config = {**agent.config, "artifact_resolver": runtime.artifact_resolver}
-        undo.pop_all()
+        made = made.pop_all()  # Closed by the caller, and here only when something failed.
+    made.agent, made.runtime, made.engine = agent, runtime, engine
+    made.env, made.tool_registry = env, tools
     return made

@@ -30,7 +30,6 @@ _PROTECTED = frozenset(
 
 # Neither is on Windows; O_NONBLOCK keeps a pipe from blocking.
 _CAREFUL = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-
 _Name = str | os.PathLike[str]
 
 
@@ -39,12 +38,10 @@ class FileRefusal(ValueError):
 
     def __init__(self, code: str, reason: str, name: object = "") -> None:
         super().__init__(f"{str(name)!r}: {reason}" if name else reason)
-        self.code = code
-        self.reason = reason
+        self.code, self.reason = code, reason
 
 
 def need(fine: bool, code: str, reason: str, name: object = "") -> None:
-    """Raise a ``FileRefusal`` unless all is fine."""
     if not fine:
         raise FileRefusal(code, reason, name)
 
@@ -94,23 +91,21 @@ class Folder:
     def __init__(self, root: _Name, *, protect: bool = False) -> None:
         self.root = Path(root).resolve()
         if not self.root.is_dir():
-            raise NotADirectoryError(
-                f"workspace root {os.fspath(root)!r} is not an existing folder"
-            )
+            text = f"workspace root {os.fspath(root)!r} is not an existing folder"
+            raise NotADirectoryError(text)
         self._protect = protect
 
     def find(self, name: _Name) -> Path:
         """The real path behind ``name``, which need not exist."""
         code = "path_outside_workspace" if self._protect else ""
-        outside = FileRefusal(code, "outside the workspace", name)
         try:
             path = (self.root / name).resolve()
             parts = path.relative_to(self.root).parts
+            if os.name == "nt" and any(":" in part for part in parts):
+                raise ValueError("a.txt:hidden is another stream of a.txt")
         except (OSError, RuntimeError, TypeError, ValueError) as error:
             # So do link loops, NUL characters and values that are no paths.
-            raise outside from error
-        if os.name == "nt" and any(":" in part for part in parts):
-            raise outside  # "a.txt:hidden" names another stream of a.txt
+            raise FileRefusal(code, "outside the workspace", name) from error
         # A protected name may be a link to one that is not.
         spelt = Path(os.path.relpath(self.root / name, self.root)).parts
         hidden = self._protect and any(map(is_protected, (*spelt, *parts)))
@@ -118,7 +113,6 @@ class Folder:
         return path
 
     def read_bytes(self, name: _Name) -> bytes:
-        """The content of a regular file."""
         return read_regular(self.find(name))
 
     def read_text(self, name: _Name) -> str:
@@ -144,13 +138,11 @@ class Folder:
         self.write_bytes(name, content.encode("utf-8"))
 
     def exists(self, name: _Name) -> bool:
-        """Whether there is a file or folder of this name."""
         return self.find(name).exists()
 
     def list_files(self, name: _Name = ".", limit: int = 200) -> list[str]:
         """Up to ``limit`` files below a folder, as ``/`` paths relative to the root."""
-        start = self.find(name)
-        found: list[str] = []
+        start, found = self.find(name), []
         if not start.is_dir():
             raise OSError(errno.ENOTDIR, "not a folder", str(name))
         for folder, folders, files in os.walk(start):

@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..engine.critic import Critic
-from ..engine.critic_decorator import critic
-from ..engine.critic_result import CriticResult
+from ..engine import Critic, CriticResult, critic
 from .planning import format_action
 
 __all__ = ["PassThroughCritic", "ReActSelfReflectionCritic", "ScoreCritic"]
 __all__ += ["SelfReflectionCritic", "pass_through_critic", "self_reflection_critic"]
 
-_FAILURE_KEYS = {"tool_name", "status", "error", "error_code", "output"}
+_FAILURE = {"tool_name", "status", "error", "error_code", "output"}
 
 
 class PassThroughCritic(Critic):
@@ -36,7 +34,7 @@ class SelfReflectionCritic(Critic):
     max_retries: int = 2
 
     def evaluate(self, state: Any, decision: Any, results: list[Any]) -> CriticResult:
-        failed = [row for row in results if isinstance(row, dict) and _FAILURE_KEYS <= set(row)]
+        failed = [row for row in results if isinstance(row, dict) and _FAILURE <= row.keys()]
         said = "; ".join(f"{row['tool_name']}: {row['error']}" for row in failed)
         return _reflected(state, said, self.max_retries)
 

@@ -44,6 +44,7 @@ class Processes:
         """
         if not (is_number(timeout) and 0 < timeout < float("inf")):
             raise ValueError(f"timeout must be a number of seconds above 0, got {timeout!r}")
+        printed: dict[str, str] = {}
         # No pipes: a child that outlives its shell would keep them open.
         with tempfile.TemporaryFile(**_TEXT) as out, tempfile.TemporaryFile(**_TEXT) as err:
             where: dict[str, Any] = {"cwd": self._root, "stdin": subprocess.DEVNULL}
@@ -56,15 +57,13 @@ class Processes:
             finally:
                 _kill_tree(process)
                 self.running.discard(process)
-            printed = []
-            for stream in (out, err):
+            for name, stream in (("stdout", out), ("stderr", err)):
                 stream.seek(0)
-                printed.append(stream.read(_MAX_WRITTEN))
+                printed[name] = stream.read(_MAX_WRITTEN)
         status = "error" if fault else "partial" if process.returncode else "success"
         told = {"status": status, "command": command, **fault, "returncode": process.returncode}
-        stdout, stderr = (shortened(text, _MAX_OUTPUT) for text in printed)
-        cut = any(len(text) > _MAX_OUTPUT for text in printed)
-        return {**told, "stdout": stdout, "stderr": stderr, "truncated": cut}
+        told |= {name: shortened(text, _MAX_OUTPUT) for name, text in printed.items()}
+        return {**told, "truncated": any(len(text) > _MAX_OUTPUT for text in printed.values())}
 
     def stop(self) -> None:
         """Kill the commands that still run, and begin the next generation."""
@@ -75,7 +74,7 @@ class Processes:
 
 
 def _wait(process: Any, timeout: float, outputs: tuple[Any, ...]) -> dict[str, Any]:
-    """Wait for a command to end; what is wrong if it has to be ended."""
+    """What is wrong with a command if it has to be ended."""
     end = time.monotonic() + min(timeout, threading.TIMEOUT_MAX)
     while (left := end - time.monotonic()) > 0:
         with suppress(subprocess.TimeoutExpired):

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from ..core import History, Memory, MemoryRecord
 from ..core._limits import check_count
-from ..core.history import History, MessageLog
-from ..core.memory import Memory, MemoryRecord
+from ..core.history import MessageLog
 
 __all__ = ["MarkdownFileMemory", "Memory", "MemoryRecord", "WindowHistory", "WindowMemory"]
 

@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..core.action import Action
-from ..core.decision import Decision
+from ..core import Action, Decision
 from ..engine._replies import read_reply
 from ..engine.search import Search
 

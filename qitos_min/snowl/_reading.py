@@ -256,7 +256,6 @@ def _raised(error: BaseException) -> Row:
 
 
 def described(error: BaseException) -> str:
-    """Return type and message of an exception."""
     return _failure_text(_raised(error))
 
 

@@ -20,7 +20,6 @@ from ._tools import SnowlTool, awaited, framework_part, team_with_tools, with_to
 
 
 def is_agent(value: Any) -> bool:
-    """Whether an object is an agent, and no factory of agents."""
     return not isinstance(value, type) and peek(value, "build_engine", "run") is not None
 
 
@@ -43,7 +42,6 @@ class Trial:
     seen: Error = None
 
     def on_step_end(self, record: Any, state: Any, engine: Any) -> None:
-        """Tell Snowl of a finished step while the run goes on."""
         if self.cancelled or self.emit is None:
             return
         event = read_step(record, self.steps)[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ _TOLD = (
 )
 # The values of a run's records are plain trees already, so nothing is looked for.
 _ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False).encode
+_EVENT = [f.name for f in fields(RuntimeEvent)]
 
 
 class _Lines:
@@ -53,18 +55,16 @@ class _Lines:
             self._file.seek(len(self._held.pop()), os.SEEK_CUR)
             del lines[0]
         if lines:
-            self._cut()
+            if self._held:
+                self._file.truncate()
+                self._held = []
             self._file.write(b"".join(lines))
             self._file.flush()
 
-    def _cut(self) -> None:
-        if self._held:
-            self._file.truncate()
-            self._held = []
-
     def close(self) -> None:
         """Close the file, which then holds the lines put here and no others."""
-        self._cut()
+        if self._held:
+            self._file.truncate()
         self._file.close()
 
 
@@ -96,10 +96,9 @@ class TraceWriter:
         *,
         resume: bool = False,
     ) -> None:
-        self.run_dir = Path(output_dir, run_id) if run_id else Path(output_dir)
-        self.folder = self.run_dir
+        self.run_dir = self.folder = Path(output_dir, run_id or "")
         self.run_id = run_id
-        held = self._held_file()
+        held = next((name for name in _FILES if (self.run_dir / name).exists()), None)
         if held and not resume:
             raise ValueError(f"{str(self.run_dir)!r} holds a run already ({held})")
         self._resume, self._strict = resume, strict_validate
@@ -126,20 +125,14 @@ class TraceWriter:
         Raises ``ValueError`` for a folder that holds another run.
         """
         self.run_dir.mkdir(parents=True, exist_ok=True)
-        path = self.run_dir / "manifest.json"
+        path, known = self.run_dir / "manifest.json", self._manifest
         earlier = json.loads(path.read_bytes()) if path.exists() else {}
         if earlier.get("run_id", run_id) != run_id or earlier and not self._resume:
             held = earlier["run_id"]
             raise ValueError(f"{str(self.run_dir)!r} holds run {held!r}, not {run_id!r}")
-        self.run_id, known = run_id, self._manifest
-        known.update(
-            run_id=run_id,
-            updated_at=utc_now(),
-            model_id=config["model_id"],
-            engine_config=dict(config),
-            tool_permissions=specs,
-            summary={},
-        )
+        self.run_id = run_id
+        known.update(run_id=run_id, updated_at=utc_now(), model_id=config["model_id"])
+        known.update(engine_config=dict(config), tool_permissions=specs, summary={})
         if known["prompt_protocol"] is None:
             known["prompt_protocol"] = config["protocol_id"]
         self._write_manifest()
@@ -168,56 +161,28 @@ class TraceWriter:
             self._close()
         failures = [result.failure] if result.failure else []
         task_result = result.task_result.to_dict()
-        reason = task_result["stop_reason"]
+        reason, answer = task_result["stop_reason"], task_result["final_result"]
+        report = {"failure_count": len(failures), "failures": failures, "stop_reason": reason}
         costs = {"token_usage": result.total_tokens, "latency_seconds": result.runtime_seconds}
-        self._manifest.update(
-            costs,
-            status="failed" if failures else _STATUS.get(reason, "completed"),
-            updated_at=utc_now(),
-            summary={
-                "stop_reason": reason,
-                "final_result": task_result["final_result"],
-                "steps": result.step_count,
-                "failure_report": {
-                    "failure_count": len(failures),
-                    "failures": failures,
-                    "stop_reason": reason,
-                },
-                **costs,
-                "tool_calls_by_name": result.tool_calls_by_name,
-                "success_rate": result.success_rate,
-                "task_result": task_result,
-            },
-        )
+        told = {"stop_reason": reason, "final_result": answer, "steps": result.step_count}
+        told.update(failure_report=report, **costs, tool_calls_by_name=result.tool_calls_by_name)
+        told.update(success_rate=result.success_rate, task_result=task_result)
+        status = "failed" if failures else _STATUS.get(reason, "completed")
+        self._manifest.update(costs, status=status, updated_at=utc_now(), summary=told)
         self._write_manifest()
-
-    def _held_file(self) -> str | None:
-        return next((name for name in _FILES if (self.run_dir / name).exists()), None)
 
     def _close(self) -> None:
         self._events.close()
         self._steps.close()
 
     def _write_events(self) -> None:
-        rows = [
-            {
-                "run_id": self.run_id,
-                "step_id": event.step_id,
-                "phase": event.phase.value,
-                "ok": event.ok,
-                "payload": event.payload,
-                "error": event.error,
-                "ts": event.ts,
-            }
-            for event in self._waiting
-        ]
-        self._events.add(rows)
+        waiting, run_id = self._waiting, {"run_id": self.run_id}
+        self._events.add([{**run_id, **{n: getattr(e, n) for n in _EVENT}} for e in waiting])
         # Last, so that an interrupt before it loses none of them.
-        self._manifest["event_count"] += len(self._waiting)
+        self._manifest["event_count"] += len(waiting)
         self._waiting = []
 
     def _write_manifest(self) -> None:
-        path = self.run_dir / "manifest.json"
-        beside = self.run_dir / "manifest.json.tmp"
-        beside.write_text(dumps(self._manifest, indent=2) + "\n", encoding="utf-8", newline="\n")
-        os.replace(beside, path)
+        text, beside = dumps(self._manifest, indent=2), self.run_dir / "manifest.json.tmp"
+        beside.write_text(f"{text}\n", encoding="utf-8", newline="\n")
+        os.replace(beside, self.run_dir / "manifest.json")

@@ -20,9 +20,6 @@ Table = list[Row]  # Rows with the same keys, which are the heads.
 _EDGE = 200  # Steps at either end of a run that are shown whatever happened in them.
 _OUTSIDE = ("INIT", "END", "SESSION_", "TOOLSET")
 """How the phases begin that belong to the run and to no step."""
-_VERDICT = ("step_id", "critic_name", "action", "score", "reason")
-_HANDOFF = ("step_id", "from_agent", "to_agent", "context_strategy", "messages_passed")
-_SAID = {"why": "rationale", "answer": "final_answer", "to": "target"}
 
 
 class Call(NamedTuple):
@@ -72,41 +69,30 @@ def load(path: str) -> Run:
     Raises ``SnowlCompatError`` for what cannot be read.
     """
     source = read_run(path)
-    payload = build_payload(source, extended=True)
-    numbers = [_number(record, n) for n, record in enumerate(_objects(source.get("records")))]
-    task, seen = _seen(source, {*numbers})
+    payload, records = build_payload(source, extended=True), _objects(source.get("records"))
+    task, seen = _seen(source, records)
+    first = _as(dict, records[0].get("observation")) if records else {}
+    facts = _facts(payload, task or source.get("task") or first.get("task"))
     made = [found.record for found in seen.values() if found.record]
-    records, count = chain(_objects(source.get("records")), made), len(numbers) + len(made)
-    steps = _steps(payload, records, count, seen)
-    first = next(_objects(source.get("records")), {})
-    task = task or source.get("task") or _as(dict, first.get("observation")).get("task")
-    said = payload["run"]
-    return Run(
-        words(said["run_id"] or said["source"] or "run"),
-        payload,
-        _facts(payload, task),
-        [*_failures(source)],
-        steps,
-        max((step.ended for step in steps), default=0.0),
-        _parts(payload),
-    )
+    steps = _steps(payload, records + made, seen)
+    name = words(payload["run"]["run_id"] or payload["run"]["source"] or "run")
+    length = max((step.ended for step in steps), default=0.0)
+    return Run(name, payload, facts, [*_failures(source)], steps, length, _parts(payload))
 
 
 def _facts(payload: Row, task: Any) -> Row:
-    run, scores = payload["run"], [row["score"] for row in payload["critic_traces"]]
+    run = payload["run"]
     counts = (run["tool_calls_by_name"] or {}).items()
-    return _said(
-        {
-            "task": task,
-            **run,
-            "tool_calls_by_name": ", ".join(f"{count} {name}" for name, count in counts) or None,
-            "source": None,
-            "model": payload["engine_config"]["model_id"],
-            "steps": payload["step_count"],
-            "last_score": next((score for score in reversed(scores) if score is not None), None),
-            "issues": len(run["issues"]),
-        }
-    )
+    scores = [row["score"] for row in payload["critic_traces"] if row["score"] is not None]
+    own = {
+        "tool_calls_by_name": ", ".join(f"{count} {name}" for name, count in counts),
+        "source": None,
+        "issues": len(run["issues"]),
+        "model": payload["engine_config"]["model_id"],
+        "steps": payload["step_count"],
+        "last_score": scores[-1] if scores else None,
+    }
+    return _said({"task": task, **run, **own})
 
 
 def _parts(payload: Row) -> dict[str, Table | Row]:
@@ -115,25 +101,24 @@ def _parts(payload: Row) -> dict[str, Table | Row]:
         for name, value in payload["engine_config"].items()
         if value is not False
     }
-    tools = [
-        {
-            **spec,
-            "may_use": ", ".join(_flags(spec["permissions"])),
-            "notes": ", ".join(_flags(spec) + [f"needs {op}" for op in spec["required_ops"]]),
-        }
-        for spec in payload["tool_permissions"]
-    ]
+    tools = []
+    for spec in payload["tool_permissions"]:
+        notes = _flags(spec) + [f"needs {op}" for op in spec["required_ops"]]
+        may_use = ", ".join(_flags(spec["permissions"]))
+        tools.append({**spec, "may_use": may_use, "notes": ", ".join(notes)})
+    critics, moves = payload["critic_traces"], payload["handoff_traces"]
+    of_moves = "step_id from_agent to_agent context_strategy messages_passed"
     return {
         "Configuration": _said(config),
-        "Tools": _table(tools, ("name", "may_use", "notes", "description")),
-        "Critics": _table(payload["critic_traces"], _VERDICT),
-        "Handoffs": _table(payload["handoff_traces"], _HANDOFF),
-        "Issues": _table(payload["run"]["issues"], ("path", "message")),
+        "Tools": _table(tools, "name may_use notes description"),
+        "Critics": _table(critics, "step_id critic_name action score reason"),
+        "Handoffs": _table(moves, of_moves),
+        "Issues": _table(payload["run"]["issues"], "path message"),
     }
 
 
-def _table(rows: Iterable[Row], names: Iterable[str]) -> Table:
-    return [{name.replace("_", " "): row[name] for name in names} for row in rows]
+def _table(rows: Iterable[Row], names: str) -> Table:
+    return [{name.replace("_", " "): row[name] for name in names.split()} for row in rows]
 
 
 def _flags(row: Row) -> list[str]:
@@ -148,10 +133,9 @@ def _said(pairs: Row) -> Row:
 
 def _failures(source: Row) -> Iterator[tuple[str, str]]:
     report = _as(dict, source.get("failure_report"))
-    for row in [source.get("failure"), *_as(list, report.get("failures"))]:
-        if isinstance(row, dict):
-            named = (words(row.get(name)) for name in ("type", "message", "phase", "step_id"))
-            yield "{}: {} ({}, step {})".format(*named), words(row.get("traceback") or "")
+    for row in _objects([source.get("failure"), *_as(list, report.get("failures"))]):
+        named = (words(row.get(name)) for name in ("type", "message", "phase", "step_id"))
+        yield "{}: {} ({}, step {})".format(*named), words(row.get("traceback") or "")
 
 
 class _Seen(NamedTuple):
@@ -163,37 +147,34 @@ class _Seen(NamedTuple):
     errors: dict[str, None]  # In their order; a recovery repeats the error.
 
 
-def _seen(source: Row, known: set[Any]) -> tuple[Any, dict[Any, _Seen]]:
-    """The task, and what was seen of each step; those not ``known`` get a record."""
+def _seen(source: Row, records: Sequence[Row]) -> tuple[Any, dict[Any, _Seen]]:
+    """The task, and what was seen of each step; those without a record get one."""
     task: Any = None
-    steps: dict[Any, _Seen] = {}
-    held = (_as(list, record.get("phase_events")) for record in _objects(source.get("records")))
-    for event in _objects(source.get("events", chain.from_iterable(held))):
+    steps = {_number(record, n): _Seen({}, [], [], {}) for n, record in enumerate(records)}
+    held = chain.from_iterable(_as(list, record.get("phase_events")) for record in records)
+    for event in _objects(source.get("events", held)):
         phase = words(event.get("phase")).rpartition(".")[2].upper()
         payload, number = _as(dict, event.get("payload")), event.get("step_id")
         if phase == "INIT":
             task = payload.get("task")
         if phase.startswith(_OUTSIDE) or not _is_number(number):
             continue
-        own = {} if number in known else {"step_id": number}
-        seen = steps.setdefault(number, _Seen(own, [], [], {}))
+        seen = steps.setdefault(number, _Seen({"step_id": number}, [], [], {}))
         stage, error, time = payload.get("stage"), event.get("error"), _seconds(event.get("ts"))
         if time is not None:
             seen.times.append(time)
             seen.acted.extend([time] if phase == "ACT" and stage == "start" else [])
         if error or event.get("ok") is False:
             seen.errors[words(error or phase)] = None
-        if own and stage in ("decision_ready", "action_results", "state_reduced"):
-            seen.record.update(payload, **own)
+        if seen.record and stage in ("decision_ready", "action_results", "state_reduced"):
+            seen.record.update(payload, step_id=number)
             if stage == "decision_ready":
                 seen.record["decision"] = payload
     return task, steps
 
 
-def _steps(
-    payload: Row, records: Iterable[Row], count: int, seen: Mapping[Any, _Seen]
-) -> list[Step]:
-    """The steps of ``count`` records, those together that are left out."""
+def _steps(payload: Row, records: Sequence[Row], seen: Mapping[Any, _Seen]) -> list[Step]:
+    """The steps of records, those together that are left out."""
     verdicts: dict[Any, list[Row]] = {}
     for row in payload["critic_traces"]:
         verdicts.setdefault(row["step_id"], []).append(row)
@@ -203,8 +184,7 @@ def _steps(
     steps: list[Step] = []
     for position, record in enumerate(records):
         number = _number(record, position)
-        agent = words(record.get("agent_id") or agent)
-        found = seen.get(number) or _Seen({}, [], [], {})
+        agent, found = words(record.get("agent_id") or agent), seen[number]
         own, began, acted = verdicts.pop(number, []), ended, ended
         if found.times:
             began, ended = min(found.times) - start, max(found.times) - start
@@ -216,7 +196,7 @@ def _steps(
         marks += [mark for mark in ("retry", "stop") if any(row["action"] == mark for row in own)]
         marks += ["handoff"] if number in handoffs else []
         step = Step(position, number, number, agent, mode, began, ended, marks, calls)
-        if marks or position < _EDGE or position >= count - _EDGE:
+        if marks or min(position, len(records) - 1 - position) < _EDGE:
             steps.append(step._replace(told=[*_told(record, found.errors, calls, own)]))
         elif steps[-1].left and steps[-1].agent == agent:
             left = steps[-1].left + 1
@@ -231,8 +211,9 @@ def _told(
     record: Row, errors: Iterable[str], calls: Iterable[Call], verdicts: Iterable[Row]
 ) -> Iterator[tuple[str, Any]]:
     decision = _as(dict, record.get("decision"))
+    said = {"why": "rationale", "answer": "final_answer", "to": "target"}
     yield from (("error", error) for error in errors)
-    yield from _said({label: decision.get(name) for label, name in _SAID.items()}).items()
+    yield from _said({label: decision.get(name) for label, name in said.items()}).items()
     yield from (("call", call) for call in calls)
     changes = []
     for name, change in _as(dict, record.get("state_diff")).items():
@@ -273,9 +254,8 @@ def _calls(record: Row, acted: float) -> list[Call]:
     return calls
 
 
-def _objects(found: Any) -> Iterator[dict[str, Any]]:
-    items = found if hasattr(found, "__iter__") else ()
-    return (item for item in items if isinstance(item, dict))
+def _objects(found: Any) -> list[dict[str, Any]]:
+    return [row for row in (found if hasattr(found, "__iter__") else ()) if isinstance(row, dict)]
 
 
 def _as(kind: type, value: Any) -> Any:

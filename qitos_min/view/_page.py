@@ -55,7 +55,9 @@ def _run(run: Run, prefix: str) -> Iterator[str]:
         yield "</div>\n"
     yield f"{_pairs(facts)}</header>\n"
     if run.length:
-        yield _section("Timeline", _timeline(run, prefix))
+        marks = {mark for step in run.steps for mark in step.marks}
+        keys = [("tool", "tool"), *(key for key in _MARKS.items() if key[0] in marks)]
+        yield _section("Timeline", _figure("times", _svg.timeline(run, prefix), keys))
     yield _section("Critics", _critics(run))
     if run.steps:
         yield _section("Steps", "".join(_steps(run, prefix)))
@@ -67,12 +69,6 @@ def _run(run: Run, prefix: str) -> Iterator[str]:
 
 def _section(name: str, text: str) -> str:
     return f"<section>\n<h2>{name}</h2>\n{text}</section>\n"
-
-
-def _timeline(run: Run, prefix: str) -> str:
-    marks = {mark for step in run.steps for mark in step.marks}
-    keys = [(mark, told) for mark, told in _MARKS.items() if mark in marks]
-    return _figure("times", _svg.timeline(run, prefix), [("tool", "tool"), *keys])
 
 
 def _critics(run: Run) -> str:

@@ -18,7 +18,11 @@ Lines = Iterator[tuple[str, str]]
 
 def terminal(run: Run, width: int = 80, *, colour: bool = False) -> str:
     """Return a run as lines of at most ``width`` columns, with colours if wanted."""
-    parts = {"Run": [*_pairs(run.facts, width), *_failures(run, width)]}
+    parts = {"Run": [*_pairs(run.facts, width)]}
+    for what, traceback in run.failures:
+        parts["Run"] += _wrapped(_cell(what), width, kind="error")
+        for line in traceback.splitlines():
+            parts["Run"] += _wrapped(printable(line), width, 4)
     if run.steps:
         parts["Steps"] = [line for step in run.steps for line in _step(step, run.length > 0, width)]
     for name, part in run.parts.items():
@@ -28,13 +32,6 @@ def terminal(run: Run, width: int = 80, *, colour: bool = False) -> str:
     lines = [line for name, body in parts.items() for line in (("", ""), (name, "part"), *body)]
     told = (f"\x1b[{paint[kind]}m{text}\x1b[0m" if kind in paint else text for text, kind in lines)
     return "\n".join(told)[1:]
-
-
-def _failures(run: Run, width: int) -> Lines:
-    for what, traceback in run.failures:
-        yield from _wrapped(_cell(what), width, kind="error")
-        for line in traceback.splitlines():
-            yield from _wrapped(printable(line), width, 4)
 
 
 def _step(step: Step, timed: bool, width: int) -> Lines:

@@ -15,9 +15,7 @@ from inspect import signature
 from itertools import chain, repeat
 from typing import Any
 
-from ...core.function_tool_decorator import function_tool
-from ...core.tool import FunctionTool, ToolPermission
-from ...core.tool_result import ToolResult
+from ...core import FunctionTool, ToolPermission, ToolResult, function_tool
 from .._folder import FileRefusal, need
 
 _BOM = "\ufeff"
@@ -90,7 +88,6 @@ def changed(files: Any, name: str, change: Callable[..., Any], *args: Any) -> To
 
 
 def written(files: Any, name: str, text: str) -> ToolResult:
-    """Write a whole file, new or not."""
     data = text.encode("utf-8")
     files.write_bytes(name, data)
     return told(name, {"size": len(data)}, "write", data)
@@ -113,14 +110,13 @@ def ran(processes: Any, command: str, timeout: float, *more: str) -> ToolResult:
     told: dict[str, Any] = {"output": output, "metadata": {"truncated": cut}}
     if done["status"] == "success":
         return ToolResult(**told)
-    if done["status"] != "error":
-        text = f"command ended with exit status {done['returncode']}"
-        return ToolResult.execution_error(code="command_failed", error=text, **told)
-    late = bool(done.get("timed_out"))
-    told.update(status="timed_out" if late else "error", effect_ref="run_command")
-    told.update(effect_state="unknown", outcome_unknown=True)  # What it did is not known.
-    code = "command_timed_out" if late else "command_failed"
-    return ToolResult.execution_error(code=code, error=done["error"], **told)
+    told.update(code="command_failed", error=f"command ended with exit status {done['returncode']}")
+    if done["status"] == "error":  # What it did is not known.
+        told.update(error=done["error"], effect_ref="run_command")
+        told.update(effect_state="unknown", outcome_unknown=True)
+        if done.get("timed_out"):
+            told.update(status="timed_out", code="command_timed_out")
+    return ToolResult.execution_error(**told)
 
 
 def lines_of(data: bytes) -> list[str]:

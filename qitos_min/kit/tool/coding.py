@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any
 
-from ...core.tool import FunctionTool
-from ...core.tool_registry import ToolRegistry
-from ...core.tool_result import ToolResult
+from ...core import FunctionTool, ToolRegistry, ToolResult
 from .._folder import FileRefusal, Folder, need
 from ..env import Processes
 from ._files import changed, edited, file_tool, lines_of, ran, read, told, with_lines, written
@@ -142,17 +141,12 @@ class CodingToolSet:
         """Find the lines that hold a text in any case, in a file or the files below a folder."""
         below = self._files.find(path).is_dir()
         names = self._files.list_files(path, _MOST_LISTED) if below else [path]
-        found = []
+        found, skipped = [], (FileRefusal, OSError) if below else ()
         for name in names:
-            try:
-                lines = lines_of(self._files.read_bytes(name))
-            except (FileRefusal, OSError):
-                if not below:
-                    raise
-                continue  # Among others, binary files have no lines.
-            for number, text in enumerate(lines, 1):
-                if keyword.casefold() in text.casefold():
-                    found.append({"path": name, "line": number, "text": text})
+            with suppress(*skipped):  # Among others, binary files have no lines.
+                lines = enumerate(lines_of(self._files.read_bytes(name)), 1)
+                hits = ((n, text) for n, text in lines if keyword.casefold() in text.casefold())
+                found += [{"path": name, "line": n, "text": text} for n, text in hits]
         cut = len(found) > _MOST_MATCHES or len(names) == _MOST_LISTED
         matches = {"matches": found[:_MOST_MATCHES], "match_count": len(found)}
         return told(path, {**matches, "truncated": cut})

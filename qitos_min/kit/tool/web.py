@@ -11,13 +11,13 @@ from urllib.error import HTTPError
 from urllib.parse import urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from ...core.tool import BaseTool, ToolPermission
-from ...core.tool_result import ToolResult
+from ...core import BaseTool, ToolPermission, ToolResult
 
 __all__ = ["HTMLExtractText", "HTTPGet"]
 
 _Texts = dict[str, str] | None
 _MOST_BYTES = 2_000_000
+_WEB = re.compile(r"https?://([^/?#\[\]]|\[[0-9a-f:.]+\])", re.IGNORECASE)
 _SILENT = frozenset({"script", "style", "noscript", "template"})
 
 
@@ -44,7 +44,7 @@ class HTTPGet(BaseTool):
     ) -> ToolResult:
         """Get one page, whose address begins with http:// or https://; ``params`` join it."""
         text = f"url must begin with http:// or https://, got {url!r}"
-        if not _is_web(url):
+        if not _WEB.match(url):
             return ToolResult.semantic_error(code="invalid_url", error=text)
         if params:
             url += ("&" if urlsplit(url).query else "?") + urlencode(params, doseq=True)
@@ -82,13 +82,9 @@ class HTMLExtractText(BaseTool):
         return {**found, "length": len(text), "truncated": len(text) > max_chars}
 
 
-def _is_web(url: str) -> bool:
-    return bool(re.match(r"https?://([^/?#\[\]]|\[[0-9a-f:.]+\])", url, re.IGNORECASE))
-
-
 class _WebOnly(HTTPRedirectHandler):
     def redirect_request(self, request: Any, *args: Any) -> Request | None:
-        return super().redirect_request(request, *args) if _is_web(args[-1]) else None
+        return super().redirect_request(request, *args) if _WEB.match(args[-1]) else None
 
 
 def _fetched(request: Request, timeout: float) -> dict[str, Any]:

@@ -9,9 +9,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+from ....core import BaseTool, ToolPermission, ToolResult
 from ....core.artifact import ArtifactContractError, ArtifactRef
-from ....core.tool import BaseTool, ToolPermission
-from ....core.tool_result import ToolResult
 from ..._folder import FileRefusal, beside, is_protected, lock_of, need, read_regular
 from ...env import WorkspaceEnv, entry_of
 
@@ -69,15 +68,13 @@ class SandboxPublicationTool(BaseTool):
             (kept,) = error.args
             text = f"the publication stopped half way, not rolled back: {', '.join(kept)}"
             effect.update(effect_state="unknown", outcome_unknown=True, metadata={"kept": kept})
-            return ToolResult.execution_error(
-                code="publication_rollback_failed", error=text, **effect
-            )
+            code = "publication_rollback_failed"
+            return ToolResult.execution_error(code=code, error=text, **effect)
         rows = [{"path": n, "operation": "publish", "sha256_after": refs[n].sha256} for n in refs]
         effect.update(effect_state="committed", artifact_refs=tuple(refs.values()))
         return ToolResult(output=f"published {', '.join(refs)}", filesystem_changes=rows, **effect)
 
     def _publish(self, args: Any, context: dict[str, Any]) -> dict[str, ArtifactRef]:
-        """All checks in their order, then the files."""
         env, paths = self._env, self._paths
         mine = not args and context.get("env") is env
         text = "the call takes no arguments, and the environment it was made for"

@@ -42,9 +42,7 @@ class ContractError(ValueError):
         return ": ".join(self.args)
 
 
-def check_fields(
-    record: object, checks: tuple[FieldCheck, ...], error: type[ContractError]
-) -> None:
+def check_fields(record: object, checks: Iterable[FieldCheck], error: type[ContractError]) -> None:
     """Raises ``error`` with the code of the first row that a field does not pass."""
     for code, names, holds, expected in checks:
         for name in names.split():

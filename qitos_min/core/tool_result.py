@@ -207,12 +207,14 @@ def _checked(result: ToolResult) -> dict[str, Any]:
     """Copies of the fields that are set, after every check in the order of the contract."""
     held = vars(result)
     copied = {n: held[n] for n, default in _DEFAULTS.items() if held[n] is not default}
-    told = {n for n, v in copied.items() if type(v) not in (dict, list) or v != _DEFAULTS[n]}
+    unset = [n for n, v in copied.items() if type(v) in (dict, list) and v == _DEFAULTS[n]]
+    copied.update({name: type(copied[name])() for name in unset})
+    told = copied.keys() - unset
     # The defaults keep the contract, and an output may be anything.
     judged = told - {"output", "model_output"}
-    rows = tuple(row for row in _FIELD_CHECKS if not judged.isdisjoint(row[1].split()))
-    check_fields(result, rows, ToolResultContractError)
-    for name in copied.keys() - {"attempt_id", "artifact_refs"}:
+    rows = (row for row in _FIELD_CHECKS if not judged.isdisjoint(row[1].split()))
+    check_fields(result, rows if judged else (), ToolResultContractError)
+    for name in told - {"attempt_id", "artifact_refs"}:
         try:
             copied[name] = strict_copy(copied[name])
         except ValueError as error:
@@ -222,7 +224,7 @@ def _checked(result: ToolResult) -> dict[str, Any]:
         copied["artifact_refs"] = tuple(copied["artifact_refs"])
     if "next_action" in told:
         copied["next_action"].setdefault("args", {})
-    if fault := _state_fault(result):
+    if fault := judged and _state_fault(result):
         raise ToolResultContractError(*fault)
     return copied
 

@@ -43,6 +43,12 @@ def parameters(func: Callable[..., Any]) -> list[inspect.Parameter]:
     return found[1:] if found and found[0].name == "self" else found
 
 
+def defaults_of(found: list[inspect.Parameter]) -> dict[str, Any]:
+    """The default of each parameter but ``*args`` and ``**kwargs``."""
+    stars = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {item.name: item.default for item in found if item.kind not in stars}
+
+
 def resolved_hints(owner: Any) -> dict[str, Any]:
     """The annotations of a function or class; what cannot be resolved is ``Any``."""
     found = _evaluated(owner)

@@ -1,4 +1,4 @@
-"""What records share: their JSON, coded errors, tables of checks, strict copies."""
+"""What records share: their JSON, coded errors, checks of values, strict copies."""
 
 from __future__ import annotations
 
@@ -64,24 +64,44 @@ def exact_values(value: Mapping[Any, Any], names: Iterable[str]) -> dict[str, An
     return found
 
 
+def is_number(value: Any) -> bool:
+    """Whether ``value`` is an int or float, and no bool."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def is_count(value: Any) -> bool:
     """Whether ``value`` is an int >= 0, and no bool, that JSON text can hold."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _INT_LIMIT
+    return isinstance(value, int) and is_number(value) and 0 <= value < _INT_LIMIT
 
 
 def is_a(*kinds: type) -> Callable[[Any], bool]:
-    """A check for values of these types."""
     return lambda value: isinstance(value, kinds)
 
 
 def one_of(*options: str) -> Callable[[Any], bool]:
-    """A check for one of these texts."""
     return lambda value: isinstance(value, str) and value in options
 
 
 def or_none(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """The same check, which None passes too."""
     return lambda value: value is None or check(value)
+
+
+def check_count(value: Any, name: str, *, least: int) -> None:
+    """Raise ``ValueError`` unless ``value`` is an int of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be an int of at least {least}, got {value!r}")
+
+
+def check_seconds(value: Any, name: str) -> None:
+    """Raise ``ValueError`` unless ``value`` is a finite number of at least 0."""
+    if not (is_number(value) and 0 <= value < math.inf):
+        raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
+
+
+def check_timeout(value: Any) -> None:
+    """Raise ``ValueError`` unless ``value`` is None or a number of seconds above 0."""
+    if value is not None and not (is_number(value) and 0 < value < math.inf):
+        raise ValueError(f"timeout_s must be a number of seconds above 0, got {value!r}")
 
 
 def strict_copy(value: Any, tuples: bool = False, levels: int = _MAX_DEPTH) -> Any:

@@ -22,12 +22,10 @@ def outcome(work: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | 
 
 def guarded(work: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:
     """Like :func:`outcome`, but an interrupt by the user is raised at once."""
-    try:
-        return work(*args), None
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        return None, error
+    value, error = outcome(work, *args)
+    if isinstance(error, KeyboardInterrupt):
+        raise error
+    return value, error
 
 
 def error_text(error: BaseException) -> str:

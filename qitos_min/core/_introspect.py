@@ -11,14 +11,11 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-_ARGUMENTS = frozenset(
-    "args arguments parameters params".split()
-    + ["keyword args", "keyword arguments", "other parameters"]
-)
-_SECTIONS = _ARGUMENTS | frozenset(
-    "attributes example examples note notes raises references return returns warning "
-    "warnings yield yields".split() + ["see also"]
-)
+_ARGUMENTS = set("args arguments parameters params".split())
+_ARGUMENTS |= {"keyword args", "keyword arguments", "other parameters"}
+_SECTIONS = _ARGUMENTS | {"see also"}
+_SECTIONS |= set("attributes example examples note notes raises references return returns".split())
+_SECTIONS |= {"warning", "warnings", "yield", "yields"}
 _FIELD = re.compile(r":\w+(?:\s+[^:]*)?:(?:\s|$)")
 _ENTRIES = {  # The names of parameters, and what a line says of them.
     "google": re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+|$)(.*)"),

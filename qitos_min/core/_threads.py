@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from ._contract import check_timeout
 from ._foreign import outcome
-from ._limits import check_timeout
 
 _GRACE = 0.1  # Seconds that work has to end by itself when a run cannot wait any longer.
 LAST_GRACE = 0.5  # Seconds that the end of a run waits for the clean-up.

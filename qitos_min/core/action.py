@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from ._contract import Record
-from ._limits import check_count, check_timeout
+from ._contract import Record, check_count, check_timeout
 
 _SPELLINGS = {"action": "name", "arguments": "args", "id": "action_id"}
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
-from ._contract import Record
-from ._limits import check_count
+from ._contract import Record, check_count
 
 SourceT = TypeVar("SourceT")
 TargetT = TypeVar("TargetT")

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from ._contract import Record
+from ._contract import Record, check_count, check_seconds, check_timeout
 from ._introspect import docstring_parts, documented
-from ._limits import check_count, check_seconds, check_timeout
 from .tool_schema import CallSignature
 
 _MARK = "__qitos_tool_meta__"

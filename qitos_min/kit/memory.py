@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ..core._limits import check_count
+from ..core._contract import check_count
 from ..core.history import History, MessageLog
 from ..core.memory import Memory, MemoryRecord
 

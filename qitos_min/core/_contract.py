@@ -65,7 +65,6 @@ def exact_values(value: Mapping[Any, Any], names: Iterable[str]) -> dict[str, An
 
 
 def is_number(value: Any) -> bool:
-    """Whether ``value`` is an int or float, and no bool."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -87,19 +86,16 @@ def or_none(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 
 def check_count(value: Any, name: str, *, least: int) -> None:
-    """Raise ``ValueError`` unless ``value`` is an int of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"{name} must be an int of at least {least}, got {value!r}")
 
 
 def check_seconds(value: Any, name: str) -> None:
-    """Raise ``ValueError`` unless ``value`` is a finite number of at least 0."""
     if not (is_number(value) and 0 <= value < math.inf):
         raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
 
 
 def check_timeout(value: Any) -> None:
-    """Raise ``ValueError`` unless ``value`` is None or a number of seconds above 0."""
     if value is not None and not (is_number(value) and 0 < value < math.inf):
         raise ValueError(f"timeout_s must be a number of seconds above 0, got {value!r}")
 

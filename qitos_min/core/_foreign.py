@@ -34,7 +34,6 @@ def error_text(error: BaseException) -> str:
 
 
 def described(error: BaseException) -> str:
-    """Type and message of an exception."""
     text, kind = _said(error), type(error).__name__
     return f"{kind}: {text}" if text else kind
 

@@ -34,8 +34,6 @@ class Misfit(ValueError):
 
 @dataclass(frozen=True)
 class Form:
-    """A type as JSON knows it."""
-
     schema: Schema | None  # None for a type that JSON cannot say, a function's.
     read: Callable[[Any], Any]
     """The typed value of a JSON value, or ``Misfit``. None and what is of the type
@@ -47,7 +45,6 @@ NULL = Form({"type": "null"}, ANY.read)
 
 
 def misfit(expected: str, value: Any) -> Misfit:
-    """The words for a value that is not what was expected."""
     plain = value is None or isinstance(value, (str, int, float))
     got = reprlib.repr(value) if plain else type(value).__name__
     return Misfit(f"must be {expected}, got {got}")

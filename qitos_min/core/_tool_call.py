@@ -24,8 +24,6 @@ _DECISIONS = ("deny", "ask", "allow")
 
 @dataclass
 class Call:
-    """What one call needs on its way."""
-
     registry: ToolRegistry
     tool: BaseTool
     spec: ToolSpec
@@ -64,13 +62,11 @@ def call_tool(
 
 
 def unknown_tool(name: str, suggestions: Iterable[str]) -> str:
-    """The words for a name that no tool has."""
     hint = " or ".join(map(repr, suggestions))
     return f"no tool is named {name!r}" + (f", did you mean {hint}?" if hint else "")
 
 
 def _refusal(call: Call) -> ToolResult | None:
-    """The result of the first check that does not pass, or None."""
     for check, code, place, kind, status in _CHECKS:
         fault, error = guarded(check, call)
         if error is not None:

@@ -160,18 +160,16 @@ def _engine_settings(agent: AgentModule[Any, Any, Any], given: dict[str, Any]) -
     settings = {name: given[name] for name in names if given.get(name) is not None}
     settings.update(given["engine_kwargs"] or {})
     settings.update({name: others.pop(name) for name in names if name in others})
-    kinds: dict[str, Any] = {"run_spec": RunSpec, "experiment_spec": ExperimentSpec}
-    known = {name: kind for name, kind in kinds.items() if given[name] is not None}
-    specs = {name: kind.from_value(given[name]).to_dict() for name, kind in known.items()}
+    kinds: Any = (("run_spec", RunSpec), ("experiment_spec", ExperimentSpec))
+    specs = {n: kind.from_value(given[n]).to_dict() for n, kind in kinds if given[n] is not None}
     trace, render = given["trace"], given["render"]
     if trace is True or (specs and trace is None):
         from ..trace.writer import TraceWriter
 
         own_name = "".join(c if c.isalnum() or c in "_-" else "_" for c in str(agent.name))
         folder = f"{given['trace_prefix'] or own_name}_{datetime.now():%Y%m%d_%H%M%S_%f}"
-        settings["trace_writer"] = TraceWriter(
-            str(Path(given["trace_logdir"])), folder, metadata=specs
-        )
+        logs = str(Path(given["trace_logdir"]))
+        settings["trace_writer"] = TraceWriter(logs, folder, metadata=specs)
     elif trace:
         settings["trace_writer"] = trace
     if render:

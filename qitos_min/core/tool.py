@@ -55,8 +55,6 @@ class RetryPolicy:
 
 @dataclass(kw_only=True)
 class _ToolTraits:
-    """What :class:`ToolMeta` and :class:`ToolSpec` share."""
-
     prompt: str | None = None  # The description for models, if another than for people.
     timeout_s: float | None = None  # Seconds for one attempt; None means no limit.
     max_retries: int = 0  # Further attempts after an exception, at once; ``retry_policy`` beats it.

@@ -37,6 +37,7 @@ def execute(call: Call) -> ToolResult:
         allowed = policy.max_attempts
     allowed = allowed if action.idempotent else 1
     threads: Any = call.context.get("threads")
+    pause = time.sleep if threads is None else threads.pause
     failures: list[str] = []
     for attempt in range(1, allowed + 1):
         result, call.error = _attempt(call, limit)
@@ -48,9 +49,7 @@ def execute(call: Call) -> ToolResult:
             again = sure and result.error_code != "budget_time"
         if attempt == allowed or is_cancelled(call.context) or not again:
             break
-        if policy is not None and threads is None:
-            time.sleep(policy.delay(attempt))
-        elif policy is not None and not threads.pause(policy.delay(attempt)):
+        if policy is not None and pause(policy.delay(attempt)) is False:
             break
         failures.append(result.error or result.status)
     if call.error is not None and spec.on_failure is not None:

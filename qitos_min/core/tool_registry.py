@@ -246,7 +246,7 @@ class ToolRegistry:
             if "." in name:
                 claims.setdefault(name.rpartition(".")[2], []).append(name)
         short = {alias: names[0] for alias, names in claims.items() if len(names) == 1}
-        return short | self._aliases
+        return {**self._aliases, **short, **self._aliases}  # Those that were given come first.
 
     def _add(self, added: list[BaseTool], source: str) -> ToolRegistry:
         tools = dict(self._tools)

@@ -223,12 +223,13 @@ _VERDICT = ("action", "critic_name", "score")
 _EVENT = ("phase", "payload", "from_agent", "to_agent", "from", "to")
 _SPEC = ("name", "permissions", "spec", "needs_approval", "function")
 _RUN_KEYS = ("records", "events", "step_count", "critic_traces", "handoff_traces")
+_PARTS = ("agent", "budget")  # What an engine has, and a configuration does not.
 _SPEC_EXPORTS = ("export_permissions", "get_all_specs")  # The second as released.
 # Where a configuration stands in an engine without export_config(), as released, and in
 # a run's own account of itself: its manifest, or its INIT event.
 _SAID = {
     "agent_name": "agent.name agent_name run_meta.agent_name",
-    "model_id": "agent.llm.model model_id run_meta.model_name",
+    "model_id": "agent.llm.model llm.model model_id run_meta.model_name",
     "budget_max_steps": "budget.max_steps task_meta.budget.max_steps",
     "budget_max_runtime_seconds": "budget.max_runtime_seconds"
     " task_meta.budget.max_runtime_seconds",
@@ -259,6 +260,7 @@ class SnowlCompatError(ValueError):
 
 
 _MISSING: "Any" = type("nothing", (), {})()
+_RAISED: "Any" = object()
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 _SAFE = range(-(1 << 63), 1 << 63)  # Ints that may be printed everywhere.
 
@@ -328,8 +330,10 @@ def _facts(source: object) -> "_Row":
         name: _first(_peek(source, path) for path in paths.split())
         for name, paths in _SAID.items()
     }
-    if _has(source, ("agent", "budget")):
-        facts["agent_name"] = facts["agent_name"] or _name(_peek(source, "agent"))
+    if _has(source, _PARTS):
+        agent = _peek(source, "agent")
+        names = facts["agent_name"], None if agent is None else _name(agent)
+        facts["agent_name"] = _first(names)
         for key, parts in (("critic", "critics"), ("stop_criteria", "stop_criteria")):
             found = _peek(source, parts)
             found = found if isinstance(found, (list, tuple)) else ()
@@ -363,7 +367,9 @@ class _Reading:
             raise SnowlCompatError(message, path)
         return made
 
-    def get(self, source: "Any", name: str, place: str = "") -> "Any":
+    def get(
+        self, source: "Any", name: str, place: str = "", raised: "Any" = _MISSING
+    ) -> "Any":
         """The key or attribute, or missing; one that raises is an issue."""
         try:
             if isinstance(source, (dict, Mapping)):
@@ -373,7 +379,7 @@ class _Reading:
             return getattr(source, name, _MISSING)
         except Exception as error:
             self.tell(_at(place, name), f"reading it raised {_name(error)}")
-            return _MISSING
+            return raised
 
     def elements(self, value: "Any", names: "tuple[str, ...]", place: str) -> "_Found":
         """Yield (element, place, position) of a list, however it comes."""
@@ -391,7 +397,7 @@ class _Reading:
                     yield item, f"{place}[{index}]", index
                 elif getattr(item, "_fields", ()) == Issue._fields:
                     self.tell(*item)  # Of a line in a file.
-                elif isinstance(item, (list, tuple)):
+                elif isinstance(item, (list, tuple)) and item is not value:
                     yield from self.elements(item, names, f"{place}[{index}]")
                 else:
                     self.wrong(f"{place}[{index}]", "a record", item, "; skipped")
@@ -405,9 +411,14 @@ class _Reading:
         made: _Row = {}
         own = source if type(source) is dict else None
         for name, (kind, plain, missing, unusable) in fields.items():
-            value = own.get(name, _MISSING) if own else self.get(source, name, place)
+            if own:
+                value = own.get(name, _MISSING)
+            else:
+                value = self.get(source, name, place, _RAISED)
             if type(value) is plain:
                 made[name] = value
+            elif value is _RAISED:
+                made[name] = unusable
             elif value is _MISSING or value is None and name not in _TOLD_IF_NONE:
                 made[name] = missing
             else:
@@ -712,14 +723,17 @@ class _Reading:
     def config_row(self, source: "Any", account: object = None) -> "_Row":
         """An engine's configuration; ``account`` is what the run says of itself."""
         config = self.exported(source, "engine_config", "export_config")
-        if not isinstance(config, Mapping) and not _has(config, _CONFIG):
+        is_engine = _has(config, _PARTS) or not _has(config, _CONFIG)
+        if is_engine and not isinstance(config, Mapping):
             facts = {**_facts(account), **_facts(config)}
             if config is not None and not facts:
                 self.wrong("engine_config", "an engine configuration", source)
             config = facts
         return self.row(_CONFIG, config, "engine_config")
 
-    def tools_and_config(self, run: object, given: "_Row") -> "tuple[Any, _Row]":
+    def tools_and_config(
+        self, run: object, engine: object, tools: "list[Any]", config: object
+    ) -> "tuple[list[tuple[_Row, str]], _Row]":
         """The rows of the tools, and the configuration: what is given comes first, then
         the engine's, the run's own, and what its INIT event says."""
         own, specs = _peek(run, "engine_config"), _peek(run, "tool_permissions")
@@ -729,14 +743,13 @@ class _Reading:
             # After a handoff a manifest tells of the last agent's tools only.
             own, specs = {**own, "tool_count": None}, told
         own = run if own is None and hasattr(type(run), "export_config") else own
-        engine = given["engine"]
-        tools = [_peek(engine, "tool_registry"), _peek(engine, "agent.tool_registry")]
-        tools += [_peek(run, "tool_registry"), specs, told if own is None else None]
-        tools = [x for x in tools if _is_list(x) or _has(x, _SPEC_EXPORTS)]
-        source = _first([given["tool_permissions"], given["tool_registry"], *tools])
+        held = [_peek(engine, "tool_registry"), _peek(engine, "agent.tool_registry")]
+        held += [_peek(run, "tool_registry"), specs, told if own is None else None]
+        held = [x for x in held if _is_list(x) or _has(x, _SPEC_EXPORTS)]
+        source = _first([*tools, *held])
         source = self.exported(source, "tool_permissions", *_SPEC_EXPORTS)
         rows = None if source is None else [*self.tool_rows(source)]
-        config = _first([given["engine_config"], engine, own])
+        config = _first([config, engine, own])
         row = self.config_row(config, account if own is None else None)
         if row["tool_count"] is None and rows is not None:
             row["tool_count"] = len(rows)
@@ -986,46 +999,7 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, dict) and value.keys() >= _SECTIONS.keys()
 
 
-def _text(source: object, extended: bool, reading: _Reading, **given: object) -> str:
-    """The payload as text: json.loads of it is a copy that shares nothing."""
-    run, engine = _as_run(source), given["engine"]
-    again = _is_whole(run) and all(value is None for value in given.values())
-    if again and not validate_payload({**run}):  # It reproduces itself.
-        made = {name: run[name] for name in _SECTIONS}
-        if extended:
-            made["schema_version"] = run.get("schema_version", SCHEMA_VERSION)
-            agent = run["engine_config"]["agent_name"]
-            made["run"] = run.get("run") or reading.run_row(run, agent)
-        return dumps(made)
-    first = len(reading.issues)
-    critics = _Reading().config_row(engine)["critic_names"]
-    read, own = reading.read, reading.get
-    reading.events = known = read(given["events"], "events")
-    if not known:
-        known = read(own(run, "handoff_traces"), "handoff_traces")
-        reading.events = read(own(run, "events"), "events", rows=not known)
-    found = reading.critic_rows(run, not (known or reading.events), critics)
-    verdicts: list[str] = []  # Of a few rows each: no copy of all is made.
-    while chunk := [*islice(found, 16)]:
-        verdicts += [", ", reading.json(chunk)]
-    if getattr(run, "bare", False) is True and not reading.steps + reading.events:
-        what = "expected steps, events or a manifest, got nothing that can be read"
-        raise SnowlCompatError(what, getattr(run, "path", ""))
-    specs, config = reading.tools_and_config(run, given)
-    steps = reading.row(_STEPS, run, "")["step_count"]
-    parts = ['{"engine_config": ', reading.json([(config, "engine_config")])]
-    parts += [', "tool_permissions": [', reading.json(specs)]
-    parts += ['], "critic_traces": [', *verdicts[1:]]
-    parts += ['], "handoff_traces": [', reading.json(reading.handoffs)]
-    parts += ['], "step_count": ', _encode(reading.steps if steps is None else steps)]
-    if extended:
-        row = reading.convert(reading.run_row(run, config["agent_name"]), "run", 0)
-        row["issues"] += [issue._asdict() for issue in reading.issues[first:]]
-        parts += [f', "schema_version": "{SCHEMA_VERSION}", "run": ', _encode(row)]
-    return str(reading.done("".join([*parts, "}"])))
-
-
-def build_payload(
+def export_json(
     source: object,
     *,
     engine: object = None,
@@ -1036,29 +1010,70 @@ def build_payload(
     extended: bool = False,
     strict: bool = False,
     issues: "list[Issue] | None" = None,
-) -> "Payload":
-    """Return the Snowl payload of one QitOS run as a new dict.
+    indent: "int | None" = None,
+) -> str:
+    """Return the Snowl payload of one QitOS run as strict JSON text.
 
     ``source`` is an engine result, step records, a trace folder, a JSON file or a
     payload. What it does not hold comes from ``engine`` (what it exports, else its
     attributes, and its registry), ``tool_registry``, ``events``, ``engine_config`` and
     ``tool_permissions``, which win over it. ``extended`` adds ``schema_version`` and
-    ``run`` to the five keys.
+    ``run`` to the five keys. ``indent`` is as for ``dumps``.
 
     Bad values are repaired; each repair is an ``Issue`` in the list ``issues`` or, with
     ``strict``, raised. Raises ``SnowlCompatError`` for a source that is no run or of
     which nothing can be read, and nothing else.
     """
-    given = {"engine": engine, "tool_registry": tool_registry, "events": events}
-    given.update(engine_config=engine_config, tool_permissions=tool_permissions)
-    text = _text(source, extended, _Reading(issues, strict), **given)
-    return json.loads(text)  # type: ignore[no-any-return]
+    reading, run = _Reading(issues, strict), _as_run(source)
+    tools = [tool_permissions, tool_registry]
+    given = [value is not None for value in (engine, events, engine_config, *tools)]
+    if (
+        _is_whole(run) and not any(given) and not validate_payload({**run})
+    ):  # It reproduces itself.
+        made = {name: run[name] for name in _SECTIONS}
+        if extended:
+            made["schema_version"] = run.get("schema_version", SCHEMA_VERSION)
+            agent = run["engine_config"]["agent_name"]
+            made["run"] = run.get("run") or reading.run_row(run, agent)
+        return dumps(made, indent=indent)
+    first = len(reading.issues)
+    critics = _Reading().config_row(engine)["critic_names"]
+    read, own = reading.read, reading.get
+    reading.events = known = read(events, "events")
+    if not known:
+        known = read(own(run, "handoff_traces"), "handoff_traces")
+        reading.events = read(own(run, "events"), "events", rows=not known)
+    found = reading.critic_rows(run, not (known or reading.events), critics)
+    verdicts: list[str] = []  # Of a few rows each: no copy of all is made.
+    while chunk := [*islice(found, 16)]:
+        verdicts += [", ", reading.json(chunk)]
+    if getattr(run, "bare", False) is True and not reading.steps + reading.events:
+        what = "expected steps, events or a manifest, got nothing that can be read"
+        raise SnowlCompatError(what, getattr(run, "path", ""))
+    specs, config = reading.tools_and_config(run, engine, tools, engine_config)
+    steps = reading.row(_STEPS, run, "")["step_count"]
+    parts = ['{"engine_config": ', reading.json([(config, "engine_config")])]
+    parts += [', "tool_permissions": [', reading.json(specs)]
+    parts += ['], "critic_traces": [', *verdicts[1:]]
+    parts += ['], "handoff_traces": [', reading.json(reading.handoffs)]
+    parts += ['], "step_count": ', _encode(reading.steps if steps is None else steps)]
+    if extended:
+        row = reading.convert(reading.run_row(run, config["agent_name"]), "run", 0)
+        row["issues"] += [issue._asdict() for issue in reading.issues[first:]]
+        parts += [f', "schema_version": "{SCHEMA_VERSION}", "run": ', _encode(row)]
+    return _indented(reading.done("".join([*parts, "}"])), indent)
+
+
+def build_payload(source: object, **options: "Any") -> "Payload":
+    """Return the payload of ``export_json``, with the same options, as a new dict."""
+    # What was parsed shares nothing with the run.
+    return json.loads(export_json(source, **options))  # type: ignore[no-any-return]
 
 
 def engine_config(source: object, **options: "Any") -> "EngineConfigRow":
     """Return the 14 fields of an engine, an ``EngineConfig`` or a mapping.
 
-    This and the next three take ``strict`` and ``issues`` as ``build_payload`` does.
+    This and the next three take ``strict`` and ``issues`` as ``export_json`` does.
     """
     return build_payload([], engine_config=source, **options)["engine_config"]
 
@@ -1112,29 +1127,6 @@ def _indented(text: str, indent: "int | None") -> str:
     if indent is None:
         return text
     return json.dumps(json.loads(text), ensure_ascii=False, indent=indent)
-
-
-def export_json(
-    source: object,
-    *,
-    engine: object = None,
-    tool_registry: object = None,
-    events: object = None,
-    engine_config: object = None,
-    tool_permissions: object = None,
-    extended: bool = False,
-    strict: bool = False,
-    issues: "list[Issue] | None" = None,
-    indent: "int | None" = None,
-) -> str:
-    """Return the text of ``dumps(build_payload(source, …), indent=indent)``.
-
-    Takes and raises what ``build_payload`` does, but makes no copy of the rows.
-    """
-    given = {"engine": engine, "tool_registry": tool_registry, "events": events}
-    given.update(engine_config=engine_config, tool_permissions=tool_permissions)
-    text = _text(source, extended, _Reading(issues, strict), **given)
-    return _indented(text, indent)
 
 
 def load_payload(source: "str | bytes | Mapping[str, Any]") -> "Payload":
@@ -1306,7 +1298,10 @@ def main(argv: "list[str] | None" = None) -> int:
             stream.reconfigure(**utf8)  # Whatever the locale says.
     args = None
     try:
-        args = _arguments(argv)
+        try:
+            args = _arguments(argv)
+        finally:  # That is the end of --help.
+            print(end="", flush=True)
         if args.command == "check":
             return max([_check_file(path) for path in args.files])
         if args.output != "-":

@@ -76,7 +76,10 @@ def test_export_reads_json_files_and_standard_input(good, tmp_path):
     path.write_bytes(text)
     assert run("export", path) == (0, text, [])
     assert run("export", "-", input=text) == (0, text, [])
-    assert run("export", "-", input=b'[{"step_id": 0}]')[0] == 0
+    step = b'{"step_id": 0, "critic_outputs": []}\n'
+    for data in (b"[" + step.strip() + b"]", step, step * 2):
+        code, out, error = run("export", "-", "-o", "-", input=data)
+        assert (code, json.loads(out)["step_count"], error) == (0, max(data.count(b"\n"), 1), [])
 
 
 @pytest.mark.parametrize(
@@ -318,15 +321,23 @@ def test_a_problem_is_one_line_whatever_is_in_it(tmp_path):
 
 
 @POSIX
+def test_a_path_of_two_lines_is_told_in_one(tmp_path):
+    missing = f"{tmp_path}/a\nb"
+    shown = missing.replace("\n", "\\n")
+    assert run("export", missing) == (1, b"", [f"{shown}: cannot be read: {os.strerror(2)}"])
+
+
+@POSIX
 @pytest.mark.parametrize("command", ["export", "schema", "--help"])
 def test_a_closed_pipe_is_quiet(tmp_path, command):
     source = write_run(tmp_path / "big", *[CRITIC] * 20, steps=2000)
     args = [command] if command in ("schema", "--help") else [command, str(source)]
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run(
-        [sys.executable, "-X", "dev", str(SCRIPT), *args], stdout=writer, stderr=subprocess.PIPE
-    )
+    # Of text that waits for the interpreter's last flush.
+    env = {**os.environ, "PYTHONUNBUFFERED": ""}
+    command = [sys.executable, "-X", "dev", str(SCRIPT), *args]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, env=env)
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")
 

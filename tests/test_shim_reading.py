@@ -80,6 +80,8 @@ def raising(*elements):
     raise OSError("the disk is gone")
 
 
+AROUND = []
+AROUND.append(AROUND)
 SKIPPED = "expected a record, got {}; skipped"
 OUTPUTS = [
     ([A, B], ROWS, []),
@@ -108,9 +110,11 @@ OUTPUTS = [
     ([object(), B], ROWS[1:], [("[0]", SKIPPED.format("object"))]),
     ([thing(message="hi", path="x"), B], ROWS[1:], [("[0]", SKIPPED.format("SimpleNamespace"))]),
     ([[None], [[B]]], ROWS[1:], [("[0][0]", SKIPPED.format("None"))]),
+    (AROUND, [], [("[0]", SKIPPED.format("list"))]),
     ("free text", [], [("[0]", SKIPPED.format("'free text'"))]),
     (7, [], [("[0]", SKIPPED.format("7"))]),
     (range(10**9), [], [("[0]", SKIPPED.format("range"))]),
+    ({frozenset("a")}, [], [("[0]", SKIPPED.format("set"))]),
     (MagicMock(), [], [("[0]", SKIPPED.format("MagicMock"))]),
     (raising(A), ROWS[:1], [("[1]", "reading on raised OSError")]),
     (raising(), [], [("[0]", "reading on raised OSError")]),
@@ -645,6 +649,28 @@ def test_values_have_one_form_whatever_stands_beside_them():
 
 def test_critics_are_named_by_their_own_position():
     engine = SimpleNamespace(agent=None, budget=None, critics=[SimpleNamespace(name="a"), SimpleNamespace(name="b")])
-    records = [record(0, None, {"action": "stop"}), record(1, {"score": 1.0}, None, {"score": 0.5})]
+    records = [record(0, None, {"action": "stop"}), record(1, {"score": 1.0}, None, {"score": 0.5}),
+               record(2, {"score": 1.0}), record(3, {"critic_name": "own"}, {})]
     payload = build_payload(records, engine=engine)
-    assert [row["critic_name"] for row in payload["critic_traces"]] == ["b", "unknown", "unknown"]
+    assert [row["critic_name"] for row in payload["critic_traces"]] == ["b", *["unknown"] * 3, "own", "b"]
+
+
+def test_what_cannot_be_read_is_unusable_and_not_missing():
+    class Verdict:
+        critic_name, action = "c", "stop"
+        score = property(lambda self: 1 / 0)
+
+    class Spec:
+        name = "t"
+        needs_approval = read_only = property(lambda self: 1 / 0)
+
+    issues = []
+    options = {"tool_permissions": [Spec()], "issues": issues}
+    payload = build_payload([record(0, Verdict())], **options)
+    assert payload["critic_traces"][0]["score"] is None
+    tool = payload["tool_permissions"][0]
+    assert (tool["needs_approval"], tool["read_only"]) == (True, False)
+    raised = "reading it raised ZeroDivisionError"
+    places = ("records[0].critic_outputs[0].score", "tool_permissions[0].needs_approval",
+              "tool_permissions[0].read_only")
+    assert issues == [(place, raised) for place in places]

@@ -109,6 +109,14 @@ class ReleasedEngine:
         self.tool_registry = registry
 
 
+class Broken:
+    def export_config(self):
+        raise RuntimeError
+
+    def export_permissions(self):
+        raise RuntimeError
+
+
 INIT = {
     "step_id": 0,
     "phase": "INIT",
@@ -139,6 +147,11 @@ INIT_TOOL = {
     "description": "d",
     "required_ops": ["net"],
     "read_only": True,
+}
+RELEASED_CONFIG = {
+    **NO_CONFIG, "agent_name": "a", "model_id": "m", "protocol_id": "react", "has_env": True,
+    "budget_max_steps": 1, "budget_max_runtime_seconds": 2.5, "budget_max_tokens": 3,
+    "critic_names": ["Registry", "c"], "stop_criteria_names": ["s", "Broken"],
 }
 ENGINE_CONFIG = {**NO_CONFIG, "agent_name": "engine", "budget_max_steps": 7}
 
@@ -171,6 +184,22 @@ ENGINE_CONFIG = {**NO_CONFIG, "agent_name": "engine", "budget_max_steps": 7}
          {**ENGINE_CONFIG, "tool_count": 1}, tools("a")),
         ({"records": []}, {"events": [INIT]}, INIT_CONFIG, [INIT_TOOL]),
         ({"records": [{"phase_events": [INIT]}]}, {}, INIT_CONFIG, [INIT_TOOL]),
+        ({"events": [{**INIT, "payload": {"run_meta": {"agent_name": "told"}}}]}, {},
+         {**NO_CONFIG, "agent_name": "told"}, []),
+        # A released engine, as in QitOS 0.3.0, says it with its attributes.
+        ([], {"engine": thing(
+            agent=thing(name="a", llm=thing(model="m"), model_protocol="react"),
+            budget=thing(max_steps=1, max_runtime_seconds=2.5, max_tokens=3), protocol=None,
+            critics=[Registry(), thing(name="c")], stop_criteria=(thing(name="s"), Broken()),
+            env=Registry(), shared_memory=None)}, RELEASED_CONFIG, []),
+        ([], {"engine": thing(agent=Registry(), budget=None, protocol=thing(id="p"))},
+         {**NO_CONFIG, "agent_name": "Registry", "protocol_id": "p"}, []),
+        ([], {"engine": thing(agent=None, budget=None, protocol="p")},
+         {**NO_CONFIG, "protocol_id": "p"}, []),
+        # An engine may have an attribute of its own that is named like a field.
+        ([], {"engine": thing(agent=thing(name="a"), llm=thing(model="m"), budget=thing(max_steps=1),
+                              agent_name="", delegate_depth=2)},
+         {**NO_CONFIG, "agent_name": "a", "model_id": "m", "budget_max_steps": 1, "delegate_depth": 2}, []),
     ],
 )
 def test_where_configuration_and_tools_come_from(source, options, config, specs):
@@ -195,14 +224,6 @@ def test_a_released_registry_keeps_the_permissions_that_init_does_not_tell():
         }
     ]
     assert issues == []
-
-
-class Broken:
-    def export_config(self):
-        raise RuntimeError
-
-    def export_permissions(self):
-        raise RuntimeError
 
 
 @pytest.mark.parametrize(
@@ -418,6 +439,42 @@ def test_the_manifest_of_our_writer_wins_over_its_summary(folder):
     assert payload["tool_permissions"] == tools("b")
 
 
+@pytest.mark.parametrize(
+    "events, more, count, names",
+    [
+        # QitOS 0.6.0: after a handoff the manifest tells of the last agent's tools only.
+        (["INIT", "HANDOFF_START"], {}, 2, ["a", "b"]),
+        (["INIT"], {}, 1, ["last"]),
+        (["INIT", "HANDOFF_START"],
+         {"engine_config": {"tool_count": 7}, "tool_permissions": tools("mine")}, 7, ["mine"]),
+    ],
+)
+def test_after_a_handoff_init_tells_of_all_tools(folder, events, more, count, names):
+    meta = {"run_meta": {"tool_count": 2, "tools": tools("a", "b")}}
+    rows = [json.dumps({"step_id": 0, "phase": p, "payload": meta}).encode() for p in events]
+    summary = {"run_meta": {"tool_count": 1, "tools": tools("last")}}
+    path = folder(events=lines(rows), manifest={"agent_name": "x", "summary": summary, **more})
+    payload, issues = built(path)
+    assert payload["engine_config"]["tool_count"] == count
+    assert ([row["name"] for row in payload["tool_permissions"]], issues) == (names, [])
+
+
+@pytest.mark.parametrize(
+    "files, name",
+    [
+        ({"steps": b"\xff\0\n[]\n", "events": b"no\n"}, ""),
+        ({"manifest": b"\xff{", "steps": b""}, ""),
+        ({"steps": b"no\nno\n"}, "steps.jsonl"),
+    ],
+)
+def test_nothing_that_can_be_read_is_no_run_of_no_steps(folder, files, name):
+    path = folder(**files) / name
+    with pytest.raises(SnowlCompatError) as caught:
+        build_payload(path)
+    what = "expected steps, events or a manifest, got nothing that can be read"
+    assert (caught.value.path, caught.value.message) == (str(path), what)
+
+
 def test_a_file_that_cannot_be_read_is_told(folder):
     path = folder(events=lines(EVENTS))
     (path / "steps.jsonl").mkdir()
@@ -500,6 +557,8 @@ def test_a_payload_reproduces_itself(tmp_path):
     for source in (PAYLOAD, path, str(path), read_run(path)):
         assert build_payload(source) == plain
         assert build_payload(source, extended=True) == PAYLOAD
+    older = {**PAYLOAD, "run": {k: v for k, v in PAYLOAD["run"].items() if k != "source"}}
+    assert build_payload(older, extended=True) == older
     again = build_payload(PAYLOAD)
     again["critic_traces"][0]["details"]["k"].append(2)
     assert PAYLOAD["critic_traces"][0]["details"] == {"k": [1, None]}
@@ -616,6 +675,7 @@ def test_payload_lines_are_not_one_run(tmp_path):
         ),
         ({"events": [{**INIT, "payload": {"run_id": "r"}}, {"phase": "END", "payload": {"stop_reason": "final"}}]},
          {"run_id": "r", "stop_reason": "final", "partial": False}),
+        ({"records": [], "task_result": {"stop_reason": "final"}}, {"stop_reason": "final"}),
         ({"records": [], "total_tokens": "many"}, {}),
     ],
 )
@@ -633,3 +693,4 @@ def test_only_this_runs_issues_are_in_its_payload():
     payload = build_payload([None], extended=True, issues=issues)
     assert [issue["path"] for issue in payload["run"]["issues"]] == ["records[0]"]
     assert [issue.path for issue in issues] == ["earlier", "records[0]"]
+    assert build_payload([], strict=True, issues=issues)["step_count"] == 0

@@ -293,6 +293,11 @@ TABLE = {
     "to_dict that needs an argument": (
         NeedsArgument, *foreign("NeedsArgument", why="which raised TypeError"),
     ),
+    "to_dict that gives the object itself": (Itself, *foreign("Itself")),
+    "item that gives the same type again": (SameType, *foreign("SameType")),
+    "more items than a million": (
+        lambda: range(1_000_001), {"$truncated": "size"}, [("", "expected at most 1000000 items")],
+    ),
     "to_dict of the instance alone": (ToDictOnInstance, *foreign("ToDictOnInstance")),
     "to_dict in a circle": (
         lambda: (lambda box: (box.value.append({"box": box}), box)[1])(ToDict([])),
@@ -526,7 +531,7 @@ def test_the_hash_seed_shows_nowhere():
     code = (
         "import decimal, snowl_compat as s\n"
         "nan, inf = float('nan'), float('inf')\n"
-        "words = {'alpha', 'beta', 'gamma', b'\\xff', None, 1.5, ('x', nan)}\n"
+        "words = {'alpha', '\\udc80', '\\udc81', '\\udc82', b'\\xff', None, 1.5, ('x', nan)}\n"
         "class A: pass\n"
         "class B: pass\n"
         "value = {'s': words | {nan, inf, -inf, A(), B(), decimal.Decimal('1'), '1'},\n"

@@ -156,9 +156,8 @@ class _Forms:
             return Form({"type": "array", "items": schemas[0]}, read)
         # ``items`` is for readers that do not know ``prefixItems``.
         items = {"prefixItems": schemas, "items": union_schema(schemas)}
-        return Form(
-            {"type": "array", **items, "minItems": len(parts), "maxItems": len(parts)}, read
-        )
+        size = {"minItems": len(parts), "maxItems": len(parts)}
+        return Form({"type": "array", **items, **size}, read)
 
     def mapping(self, kind: Any, args: tuple[Any, ...]) -> Form:
         key = self.of(args[0]) if args else ANY

@@ -65,9 +65,7 @@ def _faults(value: Any, schema: Any, path: str) -> Iterator[Fault]:
     if isinstance(value, list):
         for index, (item, rule) in enumerate(zip(value, _rules(value, schema))):
             yield from _faults(item, rule, f"{path}[{index}]")
-    for keyword in schema:
-        if keyword not in _LIMITS:
-            continue
+    for keyword in filter(_LIMITS.get, schema):
         kinds, holds, words = _LIMITS[keyword]
         fits = isinstance(value, kinds) and not isinstance(value, bool)
         if fits and not holds(value, schema[keyword]):

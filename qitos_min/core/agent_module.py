@@ -152,6 +152,7 @@ class AgentModule(ABC, Generic[StateT, ObservationT, ActionT]):
 def _engine_settings(agent: AgentModule[Any, Any, Any], given: dict[str, Any]) -> dict[str, Any]:
     """What the options of ``run`` are to ``Engine``; takes its own out of state_kwargs."""
     from ..engine.engine import Engine
+    from ..engine.hooks import taken
     from ..engine.states import RuntimeBudget
     from .spec import ExperimentSpec, RunSpec
 
@@ -181,8 +182,7 @@ def _engine_settings(agent: AgentModule[Any, Any, Any], given: dict[str, Any]) -
     if max_steps is not None:
         budget = settings.get("budget") or RuntimeBudget()
         settings["budget"] = replace(budget, max_steps=max_steps)
-        taken = inspect.signature(agent.init_state).parameters
-        if "max_steps" in taken or any(p.kind is p.VAR_KEYWORD for p in taken.values()):
+        if taken(agent.init_state, ["max_steps"]):
             others["max_steps"] = max_steps
     if given["workspace"] is not None:
         Path(given["workspace"]).mkdir(parents=True, exist_ok=True)

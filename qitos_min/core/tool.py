@@ -119,10 +119,8 @@ class ToolSpec(_ToolTraits):
         """The JSON schema of the arguments; one without properties allows any."""
         if self.input_schema is not None:
             return self.input_schema
-        schema: dict[str, Any] = {"type": "object"}
-        if self.parameters:
-            schema["properties"] = self.parameters
-        return {**schema, "required": self.required} if self.required else schema
+        parts = {"properties": self.parameters, "required": self.required}
+        return {"type": "object", **{name: part for name, part in parts.items() if part}}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ._shorten import summary
 from ._tool_call import call_tool, unknown_tool
 from .action import Action
 from .errors import ErrorCategory, RuntimeErrorInfo, ToolExecutionError
-from .tool import BaseTool, FunctionTool, ToolMeta, ToolPermissionSpec, ToolSpec
+from .tool import BaseTool, FunctionTool, ToolMeta, ToolPermissionSpec
 from .tool import as_tool, get_tool_meta, is_function, shown
 from .tool_result import ToolResult
 
@@ -163,7 +163,7 @@ class ToolRegistry:
     def get_all_specs(self) -> list[dict[str, Any]]:
         """What a chat model is told: one function entry per tool, sorted by name."""
         told = []
-        for spec in self._sorted_specs():
+        for spec in (self._tools[name].spec for name in self.list_tools()):
             text, schema = spec.prompt or spec.description, to_json_value(spec.arguments_schema())
             function = {"name": spec.name, "description": text, "parameters": schema}
             told.append({"type": "function", "function": function})
@@ -189,7 +189,7 @@ class ToolRegistry:
 
     def export_permissions(self) -> list[ToolPermissionSpec]:
         """What each tool may do, sorted by name, without aliases, all values copied."""
-        return [ToolPermissionSpec.from_spec(spec) for spec in self._sorted_specs()]
+        return [ToolPermissionSpec.from_spec(self._tools[n].spec) for n in self.list_tools()]
 
     def call(
         self, tool_name: str, /, runtime_context: dict[str, Any] | None = None, **args: Any
@@ -235,9 +235,6 @@ class ToolRegistry:
         if (canonical := self.resolve_name(name)) is None:
             raise ValueError(unknown_tool(name, self.suggest(name)))
         return canonical
-
-    def _sorted_specs(self) -> list[ToolSpec]:
-        return [self._tools[name].spec for name in self.list_tools()]
 
     def _all_aliases(self) -> dict[str, str]:
         claims: dict[str, list[str]] = {}

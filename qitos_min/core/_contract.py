@@ -53,10 +53,7 @@ def check_fields(record: object, checks: Iterable[FieldCheck], error: type[Contr
 
 
 def exact_values(value: Mapping[Any, Any], names: Iterable[str]) -> dict[str, Any]:
-    """The values of a mapping with exactly these keys.
-
-    Raises ValueError, whose text says which keys are missing and how many are unknown.
-    """
+    """The values of exactly these keys; ``ValueError`` for missing and further ones."""
     found = {name: value[name] for name in names if name in value}
     missing = ", ".join(name for name in names if name not in value)
     if missing or len(value) > len(found):

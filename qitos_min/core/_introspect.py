@@ -32,10 +32,7 @@ def documented(func: Any) -> Any:
 
 
 def parameters(func: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters of a callable without a method's own ``self``.
-
-    Raises ``ValueError`` for a callable whose signature cannot be read.
-    """
+    """The parameters but a method's own ``self``; ``ValueError`` if they cannot be read."""
     found = list(inspect.signature(func).parameters.values())
     return found[1:] if found and found[0].name == "self" else found
 
@@ -95,11 +92,7 @@ def unwrapped(annotation: Any) -> tuple[Any, str]:
 
 
 def docstring_parts(text: str | None) -> tuple[str, dict[str, str]]:
-    """The description and the text of each parameter.
-
-    Reads Google and NumPy sections and ``:param name:`` fields; a text of several
-    lines becomes one line.
-    """
+    """The description, and what Google, NumPy or ``:param`` entries say of each parameter."""
     lines = inspect.cleandoc(text or "").split("\n")
     notes: dict[str, list[str]] = {}
     style, base, end = "", None, len(lines)

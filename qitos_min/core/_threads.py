@@ -265,10 +265,7 @@ class RunThreads:
         return None
 
     def do(self, call: Callable[..., Any], *args: Any) -> Any:
-        """Call a part of the tools, such as their setup, where they work.
-
-        Raises what it raises; ``TimeoutError`` when a tool that was left holds it up.
-        """
+        """Call a part of the tools, as their setup; ``TimeoutError`` if one left holds it up."""
         done = self.run(lambda: call(*args), LAST_GRACE if self._hangs else None, patient=True)
         if isinstance(done, LeftBehind):
             raise TimeoutError("did not end, as a tool before it did not")

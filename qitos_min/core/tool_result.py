@@ -196,10 +196,8 @@ _DEFAULTS = {
     item.name: item.default if item.default_factory is MISSING else item.default_factory()
     for item in fields(ToolResult)
 }
-_MODEL_FIELDS = (
-    "schema_version status tool_name action_id model_output error error_code "
-    "recoverable recovery_hint next_action".split()
-)
+_MODEL_FIELDS = "schema_version status tool_name action_id model_output error error_code".split()
+_MODEL_FIELDS += ["recoverable", "recovery_hint", "next_action"]
 
 
 def _checked(result: ToolResult) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What records share: their JSON, coded errors, tables of checks, strict copies."""
+"""What records share: their JSON, coded errors, checks of values, strict copies."""
 
 from __future__ import annotations
 
@@ -42,9 +42,7 @@ class ContractError(ValueError):
         return ": ".join(self.args)
 
 
-def check_fields(
-    record: object, checks: tuple[FieldCheck, ...], error: type[ContractError]
-) -> None:
+def check_fields(record: object, checks: Iterable[FieldCheck], error: type[ContractError]) -> None:
     """Raises ``error`` with the code of the first row that a field does not pass."""
     for code, names, holds, expected in checks:
         for name in names.split():
@@ -55,10 +53,7 @@ def check_fields(
 
 
 def exact_values(value: Mapping[Any, Any], names: Iterable[str]) -> dict[str, Any]:
-    """The values of a mapping with exactly these keys.
-
-    Raises ValueError, whose text says which keys are missing and how many are unknown.
-    """
+    """The values of exactly these keys; ``ValueError`` for missing and further ones."""
     found = {name: value[name] for name in names if name in value}
     missing = ", ".join(name for name in names if name not in value)
     if missing or len(value) > len(found):
@@ -66,24 +61,40 @@ def exact_values(value: Mapping[Any, Any], names: Iterable[str]) -> dict[str, An
     return found
 
 
+def is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def is_count(value: Any) -> bool:
     """Whether ``value`` is an int >= 0, and no bool, that JSON text can hold."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _INT_LIMIT
+    return isinstance(value, int) and is_number(value) and 0 <= value < _INT_LIMIT
 
 
 def is_a(*kinds: type) -> Callable[[Any], bool]:
-    """A check for values of these types."""
     return lambda value: isinstance(value, kinds)
 
 
 def one_of(*options: str) -> Callable[[Any], bool]:
-    """A check for one of these texts."""
     return lambda value: isinstance(value, str) and value in options
 
 
 def or_none(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """The same check, which None passes too."""
     return lambda value: value is None or check(value)
+
+
+def check_count(value: Any, name: str, *, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be an int of at least {least}, got {value!r}")
+
+
+def check_seconds(value: Any, name: str) -> None:
+    if not (is_number(value) and 0 <= value < math.inf):
+        raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
+
+
+def check_timeout(value: Any) -> None:
+    if value is not None and not (is_number(value) and 0 < value < math.inf):
+        raise ValueError(f"timeout_s must be a number of seconds above 0, got {value!r}")
 
 
 def strict_copy(value: Any, tuples: bool = False, levels: int = _MAX_DEPTH) -> Any:

@@ -28,7 +28,6 @@ def is_cancelled(context: Mapping[str, Any]) -> bool:
 
 
 def execute(call: Call) -> ToolResult:
-    """Run the tool, with its time limit and retries."""
     started = time.perf_counter()
     action, spec, policy = call.action, call.spec, call.spec.retry_policy
     limits = (action.timeout_s, spec.timeout_s, call.context.get("timeout_s"))
@@ -38,6 +37,7 @@ def execute(call: Call) -> ToolResult:
         allowed = policy.max_attempts
     allowed = allowed if action.idempotent else 1
     threads: Any = call.context.get("threads")
+    pause = time.sleep if threads is None else threads.pause
     failures: list[str] = []
     for attempt in range(1, allowed + 1):
         result, call.error = _attempt(call, limit)
@@ -49,9 +49,7 @@ def execute(call: Call) -> ToolResult:
             again = sure and result.error_code != "budget_time"
         if attempt == allowed or is_cancelled(call.context) or not again:
             break
-        if policy is not None and threads is None:
-            time.sleep(policy.delay(attempt))
-        elif policy is not None and not threads.pause(policy.delay(attempt)):
+        if policy is not None and pause(policy.delay(attempt)) is False:
             break
         failures.append(result.error or result.status)
     if call.error is not None and spec.on_failure is not None:
@@ -65,7 +63,6 @@ def execute(call: Call) -> ToolResult:
 
 
 def _attempt(call: Call, limit: float | None) -> tuple[ToolResult, BaseException | None]:
-    """The result of one attempt and the exception of the tool, if it raised one."""
     given: list[Any] = []
     call.value = None
 
@@ -124,15 +121,14 @@ def _after_failure(call: Call, result: ToolResult) -> ToolResult:
     """What ``on_failure`` makes of an exception; it hides neither of two failures."""
     answer: Any = call.spec.on_failure
     value, problem = guarded(lambda: settled(answer(call.error)))
-    new: ToolResult | None = None
     if value is not None:
-        new, problem = guarded(ToolResult.from_value, value)
+        value, problem = guarded(ToolResult.from_value, value)
     if problem is not None:
         result.metadata["on_failure_error"] = described(problem)
-    if new is None:
+    if value is None:
         return result
-    new.metadata.update(result.metadata, failure=result.error)
-    return new
+    value.metadata.update(result.metadata, failure=result.error)
+    return value
 
 
 def _drained(value: Any, given: list[Any]) -> Any:
@@ -202,8 +198,8 @@ def _cut(result: ToolResult, value: Any, text: str, limit: int) -> Any:
 
 def _stored(output: Any, context: Mapping[str, Any]) -> ArtifactRef | None:
     """The reference to an output in the store; None where there is no store."""
-    own = getattr(context.get("env"), "artifact_store", None)
-    store = own if context.get("artifact_resolver") is None else context["artifact_resolver"]
+    store = context.get("artifact_resolver")
+    store = getattr(context.get("env"), "artifact_store", None) if store is None else store
     if store is None:
         return None
     body = joined(output).encode("utf-8")
@@ -224,6 +220,5 @@ def raised(error: BaseException, given: Sequence[Any] = ()) -> ToolResult:
     output: Any = printed if any(printed.values()) else None
     if given:
         output = to_json_value([*given, output] if output else list(given))
-    told: dict[str, Any] = {"output": output, "metadata": {"traceback": traced(error)}}
-    code = "tool_execution_failed"
-    return ToolResult.execution_error(code=code, error=described(error), **told)
+    told = {"output": output, "metadata": {"traceback": traced(error)}}
+    return ToolResult.execution_error(code="tool_execution_failed", error=described(error), **told)

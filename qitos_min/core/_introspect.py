@@ -11,14 +11,11 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-_ARGUMENTS = frozenset(
-    "args arguments parameters params".split()
-    + ["keyword args", "keyword arguments", "other parameters"]
-)
-_SECTIONS = _ARGUMENTS | frozenset(
-    "attributes example examples note notes raises references return returns warning "
-    "warnings yield yields".split() + ["see also"]
-)
+_ARGUMENTS = set("args arguments parameters params".split())
+_ARGUMENTS |= {"keyword args", "keyword arguments", "other parameters"}
+_SECTIONS = _ARGUMENTS | {"see also"}
+_SECTIONS |= set("attributes example examples note notes raises references return returns".split())
+_SECTIONS |= {"warning", "warnings", "yield", "yields"}
 _FIELD = re.compile(r":\w+(?:\s+[^:]*)?:(?:\s|$)")
 _ENTRIES = {  # The names of parameters, and what a line says of them.
     "google": re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+|$)(.*)"),
@@ -35,12 +32,15 @@ def documented(func: Any) -> Any:
 
 
 def parameters(func: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters of a callable without a method's own ``self``.
-
-    Raises ``ValueError`` for a callable whose signature cannot be read.
-    """
+    """The parameters but a method's own ``self``; ``ValueError`` if they cannot be read."""
     found = list(inspect.signature(func).parameters.values())
     return found[1:] if found and found[0].name == "self" else found
+
+
+def defaults_of(found: list[inspect.Parameter]) -> dict[str, Any]:
+    """The default of each parameter but ``*args`` and ``**kwargs``."""
+    stars = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {item.name: item.default for item in found if item.kind not in stars}
 
 
 def resolved_hints(owner: Any) -> dict[str, Any]:
@@ -92,11 +92,7 @@ def unwrapped(annotation: Any) -> tuple[Any, str]:
 
 
 def docstring_parts(text: str | None) -> tuple[str, dict[str, str]]:
-    """The description and the text of each parameter.
-
-    Reads Google and NumPy sections and ``:param name:`` fields; a text of several
-    lines becomes one line.
-    """
+    """The description, and what Google, NumPy or ``:param`` entries say of each parameter."""
     lines = inspect.cleandoc(text or "").split("\n")
     notes: dict[str, list[str]] = {}
     style, base, end = "", None, len(lines)

@@ -7,8 +7,6 @@ import reprlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from ._contract import detach_json as detach_json
-
 
 class Fault(NamedTuple):
     """What is wrong with an argument: a code of the call pipeline and its words."""
@@ -50,7 +48,7 @@ def check_value(value: Any, schema: Any, path: str = "") -> Fault | None:
 def _faults(value: Any, schema: Any, path: str) -> Iterator[Fault]:
     if not isinstance(schema, dict) or not schema:
         return
-    place = f"argument {path!r}" if path else "the arguments"
+    place = _place(path)
     names = schema.get("type", [])
     names = names if isinstance(names, list) else [names]
     if names and not any([_is_type(value, name) for name in names]):
@@ -67,13 +65,15 @@ def _faults(value: Any, schema: Any, path: str) -> Iterator[Fault]:
     if isinstance(value, list):
         for index, (item, rule) in enumerate(zip(value, _rules(value, schema))):
             yield from _faults(item, rule, f"{path}[{index}]")
-    for keyword in schema:
-        if keyword not in _LIMITS:
-            continue
+    for keyword in filter(_LIMITS.get, schema):
         kinds, holds, words = _LIMITS[keyword]
         fits = isinstance(value, kinds) and not isinstance(value, bool)
         if fits and not holds(value, schema[keyword]):
             yield Fault(_VALUE, f"{place} must {words.format(schema[keyword])}")
+
+
+def _place(path: str) -> str:
+    return f"argument {path!r}" if path else "the arguments"
 
 
 def _is_type(value: Any, name: Any) -> bool:
@@ -89,12 +89,9 @@ def _faults_of_any(value: Any, members: list[Any], path: str) -> Iterator[Fault]
     found = [fault for fault in faults if fault is not None]
     # A member of the right type says best what is wrong inside it.
     closer = [fault for fault in found if fault.code != _TYPE]
-    if len(found) == len(faults) and len(closer) == 1:
-        yield closer[0]
-    elif len(found) == len(faults):
-        place = f"argument {path!r}" if path else "the arguments"
-        told = "; ".join(fault.message for fault in found)
-        yield Fault(_TYPE, f"{place} fits none of: {told}")
+    if len(found) == len(faults):
+        told = f"{_place(path)} fits none of: {'; '.join(fault.message for fault in found)}"
+        yield closer[0] if len(closer) == 1 else Fault(_TYPE, told)
 
 
 def _faults_of_object(value: dict[str, Any], schema: Any, path: str) -> Iterator[Fault]:
@@ -102,15 +99,14 @@ def _faults_of_object(value: dict[str, Any], schema: Any, path: str) -> Iterator
     inside = f"{path}." if path else ""
     for name in schema.get("required", ()):
         if name not in value:
-            text = f"missing required argument {inside + name!r}"
-            yield Fault("missing_required_argument", text)
+            yield Fault("missing_required_argument", f"missing required argument {inside + name!r}")
     further = schema.get("additionalProperties", "properties" not in schema)
     for name, item in value.items():
+        place = f"{inside}{name}"
         if name not in properties and further is False:
             known = ", ".join(properties) or "no arguments"
-            text = f"unexpected argument {inside + name!r}, expected {known}"
-            yield Fault("unexpected_argument", text)
-        yield from _faults(item, properties.get(name, further), inside + name)
+            yield Fault("unexpected_argument", f"unexpected argument {place!r}, expected {known}")
+        yield from _faults(item, properties.get(name, further), place)
 
 
 def _rules(value: list[Any], schema: dict[str, Any]) -> list[Any]:
@@ -133,8 +129,8 @@ def whole_numbers(value: Any, schema: Any) -> Any:
     """The value, in whose copy 2.0 is an int where the schema has an integer."""
     if not isinstance(schema, dict):
         return value
-    if isinstance(value, float):
-        return int(value) if schema.get("type") == "integer" and value.is_integer() else value
+    if isinstance(value, float) and value.is_integer() and schema.get("type") == "integer":
+        return int(value)
     if isinstance(value, list):
         return [whole_numbers(item, rule) for item, rule in zip(value, _rules(value, schema))]
     if isinstance(value, dict):

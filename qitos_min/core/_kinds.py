@@ -34,8 +34,6 @@ class Misfit(ValueError):
 
 @dataclass(frozen=True)
 class Form:
-    """A type as JSON knows it."""
-
     schema: Schema | None  # None for a type that JSON cannot say, a function's.
     read: Callable[[Any], Any]
     """The typed value of a JSON value, or ``Misfit``. None and what is of the type
@@ -47,7 +45,6 @@ NULL = Form({"type": "null"}, ANY.read)
 
 
 def misfit(expected: str, value: Any) -> Misfit:
-    """The words for a value that is not what was expected."""
     plain = value is None or isinstance(value, (str, int, float))
     got = reprlib.repr(value) if plain else type(value).__name__
     return Misfit(f"must be {expected}, got {got}")
@@ -80,7 +77,10 @@ def choice(options: tuple[Any, ...]) -> Form:
             return value
         raise misfit(f"one of {', '.join(map(repr, words))}", value)
 
-    return Form(_enum_schema(words), read)
+    kinds = list(dict.fromkeys(SCALARS[type(word)].schema["type"] for word in words))
+    distinct = [w for i, w in enumerate(words) if not any(same_json(w, v) for v in words[:i])]
+    kind = kinds[0] if len(kinds) == 1 else kinds
+    return Form({"type": kind, "enum": distinct} if words else {}, read)
 
 
 def enum_value(member: Any) -> Any:
@@ -92,15 +92,6 @@ def enum_value(member: Any) -> Any:
     return getattr(member, "name", str(member))
 
 
-def _enum_schema(values: list[Any]) -> Schema:
-    kinds = list(dict.fromkeys(SCALARS[type(value)].schema["type"] for value in values))
-    distinct: list[Any] = []
-    for value in values:
-        if not any(same_json(value, other) for other in distinct):
-            distinct.append(value)
-    return {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": distinct} if values else {}
-
-
 def union_schema(members: list[Schema]) -> Schema:
     """The schema of what fits one of several; ``{}`` if there is none to choose from."""
     distinct = [m for i, m in enumerate(members) if m not in members[:i]]
@@ -108,7 +99,7 @@ def union_schema(members: list[Schema]) -> Schema:
         return distinct[0] if len(distinct) == 1 else {}
     first, *others = [member for member in distinct if member != NULL.schema]
     if not others and "enum" in first:
-        return {**first, **_enum_schema([*first["enum"], None])}
+        return {**first, **(choice((*first["enum"], None)).schema or {})}
     if others or "description" not in first:
         return {"anyOf": distinct}
     # The text of ``Optional[Annotated[X, "text"]]`` is about the whole.
@@ -126,6 +117,19 @@ def with_default(schema: Schema, default: Any) -> Schema:
         value = detach_json(enum_value(default) if isinstance(default, Enum) else default)
         return schema if check_value(value, schema) else {**schema, "default": value}
     return schema
+
+
+def record_schema(
+    forms: dict[str, Form], defaults: dict[str, Any], notes: dict[str, str]
+) -> Schema:
+    """The schema of an object of the parts in ``defaults`` that JSON can say."""
+    parts, required = {}, []
+    for name, form in forms.items():
+        if name in defaults and form.schema is not None:
+            note = {"description": notes[name]} if name in notes else {}
+            parts[name] = {**note, **with_default(form.schema, defaults[name])}
+            required += [name] if defaults[name] is Parameter.empty else []
+    return {"type": "object", "properties": parts, "required": required}
 
 
 def _whole(value: float) -> int:

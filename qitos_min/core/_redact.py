@@ -81,10 +81,9 @@ def is_secret_name(name: str) -> bool:
     words = [word.lower() for word in re.findall(_WORD, name)]
     if not words or words[-1] in _MEASURES:
         return False
-    return not (
-        _SECRET_WORDS.isdisjoint([*chunks, *words])
-        and _SECRET_PAIRS.isdisjoint(zip(words, words[1:]))
-    )
+    if not _SECRET_WORDS.isdisjoint([*chunks, *words]):
+        return True
+    return not _SECRET_PAIRS.isdisjoint(zip(words, words[1:]))
 
 
 def redact(value: Any) -> tuple[Any, dict[str, int]]:

@@ -68,7 +68,6 @@ def joined(*parts: Any) -> str:
 
 
 def brief(value: Any, limit: int = 48) -> str:
-    """The repr of a plain value, as one short line."""
     return shortened(repr(value), limit)
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from ._contract import check_timeout
 from ._foreign import outcome
-from ._limits import check_timeout
 
 _GRACE = 0.1  # Seconds that work has to end by itself when a run cannot wait any longer.
 LAST_GRACE = 0.5  # Seconds that the end of a run waits for the clean-up.
@@ -64,8 +64,6 @@ class DaemonThreads(ThreadPoolExecutor):
 
 @dataclass(frozen=True)
 class LeftBehind:
-    """Work that was not waited for any longer."""
-
     cause: str  # ``timeout``, ``cancelled``, or ``budget_time`` when the run has no time left.
     running: bool  # False for a coroutine that ended when it was cancelled.
 
@@ -93,7 +91,6 @@ class Work:
         self.found = found
 
     def settled(self, value: Any) -> Any:
-        """What an awaitable gives, on the loop of the run."""
         loop = self.threads.loop()
         if loop is None or self.threads.on_loop():
             return settled_alone(value)
@@ -150,8 +147,6 @@ class _Worker:
 
 
 class _Loop:
-    """An event loop in a daemon thread."""
-
     def __init__(self, owner: RunThreads) -> None:
         started: SimpleQueue[Any] = SimpleQueue()
         self.thread = _thread(self._serve, started, name="qitos-loop")
@@ -184,7 +179,6 @@ class _Loop:
         return False
 
     def close(self, wait: float = LAST_GRACE) -> None:
-        """End it, and wait that long for what it still does."""
         self.is_closed = True
         if self.call(self._end.set):
             self.thread.join(wait)
@@ -225,7 +219,7 @@ class RunThreads:
             return outcome(call)
         work, worker = self.start(call)
         try:
-            cause = self._wait(work, limit, patient)
+            cause = self.wait(work, limit, patient)
         except BaseException:
             work.leave()
             self._drop(worker)
@@ -247,15 +241,31 @@ class RunThreads:
         worker.inbox.put(work)
         return work, worker
 
-    def wait_for(self, work: Work) -> None:
-        """Wait until a call that was started has ended, whatever the run is told."""
-        self._wait(work, None, patient=True)
+    def wait(self, work: Work, limit: float | None = None, patient: bool = False) -> str | None:
+        """None when the work has ended, else why it is not waited for any longer."""
+        started = time.monotonic()
+        token = None if patient else self._token
+        watched: set[Any] = getattr(token, "watched", set())
+        watched.add(work.wake)
+        try:
+            while work.found is None:
+                if getattr(token, "mode", None) == "immediate":
+                    return "cancelled"
+                now = time.monotonic()
+                ends = [] if limit is None else [(started + limit, "timeout")]
+                left = None if patient or self._time_left is None else self._time_left()
+                if left is not None:
+                    ends.append((now + left, "budget_time"))
+                end, cause = min(ends, default=(None, None))
+                if end is not None and end <= now:
+                    return cause
+                _received(work.changed, end)
+        finally:
+            watched.discard(work.wake)
+        return None
 
     def do(self, call: Callable[..., Any], *args: Any) -> Any:
-        """Call a part of the tools, such as their setup, where they work.
-
-        Raises what it raises; ``TimeoutError`` when a tool that was left holds it up.
-        """
+        """Call a part of the tools, as their setup; ``TimeoutError`` if one left holds it up."""
         done = self.run(lambda: call(*args), LAST_GRACE if self._hangs else None, patient=True)
         if isinstance(done, LeftBehind):
             raise TimeoutError("did not end, as a tool before it did not")
@@ -263,10 +273,9 @@ class RunThreads:
 
     def pause(self, seconds: float) -> bool:
         """Wait; False when the run is to end meanwhile."""
-        return self._wait(Work(self), seconds) == "timeout"
+        return self.wait(Work(self), seconds) == "timeout"
 
     def on_loop(self) -> bool:
-        """Whether this is the thread of the run's event loop."""
         loop = self._root._loop
         return loop is not None and loop.thread is threading.current_thread()
 
@@ -296,29 +305,6 @@ class RunThreads:
                 self._workers.remove(worker)
             self._hangs = True
         worker.inbox.put(None)
-
-    def _wait(self, work: Work, limit: float | None, patient: bool = False) -> str | None:
-        """None when the work has ended, else why it is not waited for any longer."""
-        started = time.monotonic()
-        token = None if patient else self._token
-        watched: set[Any] = getattr(token, "watched", set())
-        watched.add(work.wake)
-        try:
-            while work.found is None:
-                if getattr(token, "mode", None) == "immediate":
-                    return "cancelled"
-                now = time.monotonic()
-                ends = [] if limit is None else [(started + limit, "timeout")]
-                left = None if patient or self._time_left is None else self._time_left()
-                if left is not None:
-                    ends.append((now + left, "budget_time"))
-                end, cause = min(ends, default=(None, None))
-                if end is not None and end <= now:
-                    return cause
-                _received(work.changed, end)
-        finally:
-            watched.discard(work.wake)
-        return None
 
     def _give_up(self, work: Work, worker: _Worker, cause: str) -> _Outcome | LeftBehind:
         """What became of work in the moment that it is given to end."""

@@ -24,8 +24,6 @@ _DECISIONS = ("deny", "ask", "allow")
 
 @dataclass
 class Call:
-    """What one call needs on its way."""
-
     registry: ToolRegistry
     tool: BaseTool
     spec: ToolSpec
@@ -48,10 +46,9 @@ def call_tool(
     name, call = registry.resolve_name(action.name), None
     if name is None:
         found = registry.suggest(str(action.name))
-        text, told = unknown_tool(str(action.name), found), {"suggestions": found}
-        result = ToolResult.semantic_error(
-            code="tool_not_found", error=text, metadata=told, recoverable=True, attempts=0
-        )
+        told: Any = {"metadata": {"suggestions": found}, "recoverable": True, "attempts": 0}
+        text = unknown_tool(str(action.name), found)
+        result = ToolResult.semantic_error(code="tool_not_found", error=text, **told)
     else:
         tool = registry.resolve(name)
         context = {**(runtime_context or {}), "tool_name": name, "action_id": action.action_id}
@@ -64,13 +61,11 @@ def call_tool(
 
 
 def unknown_tool(name: str, suggestions: Iterable[str]) -> str:
-    """The words for a name that no tool has."""
     hint = " or ".join(map(repr, suggestions))
     return f"no tool is named {name!r}" + (f", did you mean {hint}?" if hint else "")
 
 
 def _refusal(call: Call) -> ToolResult | None:
-    """The result of the first check that does not pass, or None."""
     for check, code, place, kind, status in _CHECKS:
         fault, error = guarded(check, call)
         if error is not None:
@@ -152,12 +147,9 @@ def may_ask(registry: ToolRegistry, name: str, context: Mapping[str, Any]) -> bo
         return True
     rules, names = context.get("permission_rules"), registry.names_of(name)
     # Rules that cannot be read deny every call, so nobody is asked.
-    return isinstance(rules, (list, tuple)) and any(
-        isinstance(rule, Mapping)
-        and rule.get("decision") == "ask"
-        and any(fnmatchcase(name, str(rule.get("tool"))) for name in names)
-        for rule in rules
-    )
+    rules = rules if isinstance(rules, (list, tuple)) else ()
+    asking = [r for r in rules if isinstance(r, Mapping) and r.get("decision") == "ask"]
+    return any(fnmatchcase(name, str(rule.get("tool"))) for rule in asking for name in names)
 
 
 def _check_approval(call: Call) -> Fault | None:

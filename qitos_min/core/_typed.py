@@ -8,21 +8,21 @@ import dataclasses
 import functools
 import inspect
 import json
-import pathlib
 import types
 import typing
 from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
 from enum import Enum, Flag
+from pathlib import PurePath
 from typing import Any
 
 from ._foreign import described
-from ._introspect import field_mark, parameters, resolved_hints, unwrapped
+from ._introspect import defaults_of, field_mark, parameters, resolved_hints, unwrapped
 from ._json import to_json_value
 from ._json_schema import check_value
 from ._kinds import ANY, NULL, SCALARS, Form, Misfit
-from ._kinds import choice, misfit, scalar, union_schema, with_default
+from ._kinds import choice, misfit, record_schema, scalar, union_schema
 
 _EMPTY = inspect.Parameter.empty
 # As what a list, set or mapping in a signature is made.
@@ -100,19 +100,15 @@ class _Forms:
             return SCALARS[kind or type(None)]
         if kind in (Any, object) or not isinstance(kind, type):
             return ANY
-        if kind is tuple and args and args[-1] is not Ellipsis:
-            return self.tuple(args)
         if kind in _LISTS:
             return self.array(kind, args)
         return self.mapping(kind, args) if kind in _MAPPINGS else self.of_class(kind)
 
     def of_class(self, kind: type) -> Form:
         name = f"a {kind.__name__}"
-        if issubclass(kind, Flag):
-            return scalar(kind, name, {"type": "integer"}, kind, int)
-        if issubclass(kind, Enum):
+        if issubclass(kind, Enum) and not issubclass(kind, Flag):
             return choice(tuple(kind))
-        for base, given in ((pathlib.PurePath, str), (str, str), (int, int), (float, float)):
+        for base, given in ((Flag, int), (PurePath, str), (str, str), (int, int), (float, float)):
             if issubclass(kind, base):
                 return scalar(kind, name, SCALARS[given].schema or {}, kind, given)
         schema, validate = (getattr(kind, n, None) for n in ("model_json_schema", "model_validate"))
@@ -143,29 +139,21 @@ class _Forms:
         return Form(union_schema([m.schema for m in members if m.schema is not None]), read)
 
     def array(self, kind: Any, args: tuple[Any, ...]) -> Form:
-        item, make = self.of(args[0]) if args else ANY, _LISTS[kind]
+        make, sized = _LISTS[kind], kind is tuple and args[-1:] not in ((), (...,))
+        parts = [self.of(arg) for arg in args if arg not in ((), ...)]
+        parts = parts if sized else parts[:1] or [ANY]
 
         def read(value: Any) -> Any:
             if value is None or (make is not list and isinstance(value, make)):
                 return value
-            if not isinstance(value, (list, tuple)):
-                raise misfit("an array", value)
-            return _built(kind, make, [_part(item, v, f"[{i}]") for i, v in enumerate(value)])
-
-        return Form({"type": "array", "items": item.schema or {}}, read)
-
-    def tuple(self, args: tuple[Any, ...]) -> Form:
-        parts = [self.of(arg) for arg in args if arg != ()]
-
-        def read(value: Any) -> Any:
-            if value is None or isinstance(value, tuple):
-                return value
-            if not isinstance(value, list) or len(value) != len(parts):
-                raise misfit(f"an array of {len(parts)} items", value)
-            rows = zip(parts, value)
-            return tuple(_part(part, v, f"[{i}]") for i, (part, v) in enumerate(rows))
+            if not isinstance(value, (list, tuple)) or (sized and len(value) != len(parts)):
+                raise misfit(f"an array of {len(parts)} items" if sized else "an array", value)
+            rows = zip(parts if sized else parts * len(value), value)
+            return _built(kind, make, [_part(f, v, f"[{i}]") for i, (f, v) in enumerate(rows)])
 
         schemas = [part.schema or {} for part in parts]
+        if not sized:
+            return Form({"type": "array", "items": schemas[0]}, read)
         # ``items`` is for readers that do not know ``prefixItems``.
         items = {"prefixItems": schemas, "items": union_schema(schemas)}
         size = {"minItems": len(parts), "maxItems": len(parts)}
@@ -190,7 +178,6 @@ class _Forms:
         members, hints = _members(kind), resolved_hints(kind)
         names = dict.fromkeys((*members, *_field_names(kind)))
         forms = {name: self.of(hints.get(name, Any)) for name in names}
-        shown = {n: d for n, d in members.items() if forms[n].schema is not None}
 
         def read(value: Any) -> Any:
             if value is None or (not typing.is_typeddict(kind) and isinstance(value, kind)):
@@ -202,9 +189,7 @@ class _Forms:
             parts = {n: _part(forms.get(n, ANY), v, f".{n}") for n, v in value.items()}
             return _made(kind, members, parts, self.saved)
 
-        parts = {n: with_default(forms[n].schema or {}, d) for n, d in shown.items()}
-        required = [name for name, default in shown.items() if default is _EMPTY]
-        return Form({"type": "object", "properties": parts, "required": required}, read)
+        return Form(record_schema(forms, members, {}), read)
 
 
 def _is_named_tuple(kind: type) -> bool:
@@ -225,8 +210,7 @@ def _members(kind: type) -> dict[str, Any]:
             needed = known.get(field_mark(hint), name in kind.__required_keys__)
             found[name] = _EMPTY if needed else ...
         return found
-    stars = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return {p.name: p.default for p in parameters(kind) if p.kind not in stars}
+    return defaults_of(parameters(kind))
 
 
 def _made(kind: type, members: dict[str, Any], parts: dict[str, Any], saved: bool) -> Any:
@@ -275,9 +259,8 @@ def _inlined(schema: Any, names: dict[str, Any], outer: tuple[str, ...] = ()) ->
         return [_inlined(item, names, outer) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    further = {
-        k: _inlined(v, names, outer) for k, v in schema.items() if k not in ("$ref", "$defs")
-    }
+    shown = {key: part for key, part in schema.items() if key not in ("$ref", "$defs")}
+    further = {key: _inlined(part, names, outer) for key, part in shown.items()}
     if "$ref" in schema:
         name = str(schema["$ref"]).rpartition("/")[2]
         if name in outer or name not in names:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from ._contract import Record
-from ._limits import check_count, check_timeout
+from ._contract import Record, check_count, check_timeout
 
 _SPELLINGS = {"action": "name", "arguments": "args", "id": "action_id"}
 
@@ -37,14 +36,12 @@ class Action(Record):
     """
 
     name: str
+    # What a model sent is kept as it is, so that wrong arguments fail the call alone.
     args: dict[str, Any] = field(default_factory=dict)
-    """The arguments by name. What a model sent is kept as it is, so that a call with
-    wrong arguments fails as that call and not as the whole decision."""
     kind: ActionKind = ActionKind.TOOL
     action_id: str | None = None  # What a model gave as something else becomes text.
     timeout_s: float | None = None  # Seconds for one attempt; overrides the time limit of the tool.
-    max_retries: int = 0
-    """Further attempts after an exception; above 0 it overrides the tool's number."""
+    max_retries: int = 0  # Further attempts after an exception; above 0 it beats the tool's.
     idempotent: bool = True  # False: the call is made once, whatever the tool's retries say.
     classification: str = "default"
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -105,13 +102,11 @@ class ActionExecutionPolicy:
     that are no collection of texts.
     """
 
+    # ``sequential`` is ``serial``; ``parallel`` runs ``concurrency_safe`` neighbours together.
     mode: str = "serial"
-    """``serial`` and ``sequential`` are the same; ``parallel`` runs neighbours that
-    are declared ``concurrency_safe`` together."""
     fail_fast: bool = False  # True: after a call without success no further call is started.
     max_concurrency: int = 4
-    parallel_tool_names: frozenset[str] | None = None
-    """When given, only these tools may run together."""
+    parallel_tool_names: frozenset[str] | None = None  # If given, only these may run together.
 
     def __post_init__(self) -> None:
         if self.mode not in (modes := ("serial", "sequential", "parallel")):

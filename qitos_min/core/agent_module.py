@@ -152,6 +152,7 @@ class AgentModule(ABC, Generic[StateT, ObservationT, ActionT]):
 def _engine_settings(agent: AgentModule[Any, Any, Any], given: dict[str, Any]) -> dict[str, Any]:
     """What the options of ``run`` are to ``Engine``; takes its own out of state_kwargs."""
     from ..engine.engine import Engine
+    from ..engine.hooks import taken
     from ..engine.states import RuntimeBudget
     from .spec import ExperimentSpec, RunSpec
 
@@ -160,18 +161,16 @@ def _engine_settings(agent: AgentModule[Any, Any, Any], given: dict[str, Any]) -
     settings = {name: given[name] for name in names if given.get(name) is not None}
     settings.update(given["engine_kwargs"] or {})
     settings.update({name: others.pop(name) for name in names if name in others})
-    kinds: dict[str, Any] = {"run_spec": RunSpec, "experiment_spec": ExperimentSpec}
-    known = {name: kind for name, kind in kinds.items() if given[name] is not None}
-    specs = {name: kind.from_value(given[name]).to_dict() for name, kind in known.items()}
+    kinds: Any = (("run_spec", RunSpec), ("experiment_spec", ExperimentSpec))
+    specs = {n: kind.from_value(given[n]).to_dict() for n, kind in kinds if given[n] is not None}
     trace, render = given["trace"], given["render"]
     if trace is True or (specs and trace is None):
         from ..trace.writer import TraceWriter
 
         own_name = "".join(c if c.isalnum() or c in "_-" else "_" for c in str(agent.name))
         folder = f"{given['trace_prefix'] or own_name}_{datetime.now():%Y%m%d_%H%M%S_%f}"
-        settings["trace_writer"] = TraceWriter(
-            str(Path(given["trace_logdir"])), folder, metadata=specs
-        )
+        logs = str(Path(given["trace_logdir"]))
+        settings["trace_writer"] = TraceWriter(logs, folder, metadata=specs)
     elif trace:
         settings["trace_writer"] = trace
     if render:
@@ -183,8 +182,7 @@ def _engine_settings(agent: AgentModule[Any, Any, Any], given: dict[str, Any]) -
     if max_steps is not None:
         budget = settings.get("budget") or RuntimeBudget()
         settings["budget"] = replace(budget, max_steps=max_steps)
-        taken = inspect.signature(agent.init_state).parameters
-        if "max_steps" in taken or any(p.kind is p.VAR_KEYWORD for p in taken.values()):
+        if taken(agent.init_state, ["max_steps"]):
             others["max_steps"] = max_steps
     if given["workspace"] is not None:
         Path(given["workspace"]).mkdir(parents=True, exist_ok=True)

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
-from ._contract import Record
-from ._limits import check_count
+from ._contract import Record, check_count
 
 SourceT = TypeVar("SourceT")
 TargetT = TypeVar("TargetT")
@@ -33,10 +32,9 @@ class HandoffContext(Record):
     """What goes along with a handoff."""
 
     strategy: ContextStrategy = ContextStrategy.SUMMARY
-    payload: dict[str, Any] = field(default_factory=dict)
-    """Kept in the state's metadata under ``handoff``."""
+    payload: dict[str, Any] = field(default_factory=dict)  # Into ``state.metadata["handoff"]``.
+    # If any: the next agent begins with its own state and only these fields.
     shared_state_fields: list[str] = field(default_factory=list)
-    """If any: the next agent begins with its own state and only these fields."""
     max_history_rounds: int | None = None  # At most this many rounds, after the strategy.
 
     def __post_init__(self) -> None:
@@ -66,8 +64,7 @@ class AgentSpec:
     description: str
     agent: Any
     context_strategy: ContextStrategy = ContextStrategy.SUMMARY
-    max_steps_override: int | None = None
-    """Steps it may take after a handoff, within the run's own budget."""
+    max_steps_override: int | None = None  # Steps after a handoff, within the run's own budget.
     shared_env: bool = True
     state_adapter: StateAdapter[Any, Any] | None = None
     handoff_context: HandoffContext | None = None  # Wins over ``context_strategy``.

@@ -11,6 +11,7 @@ from .action import Action
 
 ActionT = TypeVar("ActionT")
 _MODES = ("act", "final", "wait", "branch", "handoff")
+_Text = str | None
 _Meta = dict[str, Any] | None
 
 
@@ -30,39 +31,36 @@ class Decision(Record, Generic[ActionT]):
     target: str | None = None  # Registry name of the agent that a handoff goes to.
 
     def __post_init__(self) -> None:
-        self.actions = [
-            Action.from_dict(a) if isinstance(a, Mapping) else a for a in self.actions or ()
-        ]
+        given = self.actions or ()
+        self.actions = [Action.from_dict(a) if isinstance(a, Mapping) else a for a in given]
 
     @classmethod
-    def act(cls, actions: Any, rationale: str | None = None, meta: _Meta = None) -> Decision[Any]:
+    def act(cls, actions: Any, rationale: _Text = None, meta: _Meta = None) -> Decision[Any]:
         """Call tools: a list of actions, or a single one."""
         actions = list(actions) if isinstance(actions, (list, tuple)) else [actions]
         return cls("act", actions=actions, rationale=rationale, meta=meta or {})
 
     @classmethod
     def final(
-        cls, answer: Any = None, rationale: str | None = None, meta: _Meta = None
+        cls, answer: Any = None, rationale: _Text = None, meta: _Meta = None
     ) -> Decision[Any]:
         """End the run with an answer."""
         return cls("final", final_answer=answer, rationale=rationale, meta=meta or {})
 
     @classmethod
-    def wait(cls, rationale: str | None = None, meta: _Meta = None) -> Decision[Any]:
+    def wait(cls, rationale: _Text = None, meta: _Meta = None) -> Decision[Any]:
         """Do nothing in this step."""
         return cls("wait", rationale=rationale, meta=meta or {})
 
     @classmethod
     def branch(
-        cls, candidates: list[Any], rationale: str | None = None, meta: _Meta = None
+        cls, candidates: list[Any], rationale: _Text = None, meta: _Meta = None
     ) -> Decision[Any]:
         """Offer several decisions; the engine takes the first, or its search picks."""
         return cls("branch", candidates=list(candidates), rationale=rationale, meta=meta or {})
 
     @classmethod
-    def handoff(
-        cls, target: str, rationale: str | None = None, meta: _Meta = None
-    ) -> Decision[Any]:
+    def handoff(cls, target: str, rationale: _Text = None, meta: _Meta = None) -> Decision[Any]:
         """Give the run to the agent registered under a name."""
         return cls("handoff", target=target, rationale=rationale, meta=meta or {})
 

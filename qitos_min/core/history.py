@@ -57,11 +57,8 @@ class MessageLog:
         """
         query = query or {}
         roles, first, most = (query.get(k) for k in ("roles", "step_min", "max_items"))
-        found = [
-            message
-            for message in self._messages
-            if (not roles or message.role in roles) and (first is None or message.step_id >= first)
-        ]
+        found = [one for one in self._messages if not roles or one.role in roles]
+        found = [one for one in found if first is None or one.step_id >= first]
         return found if most is None else found[max(0, len(found) - most) :]
 
     def summarize(self, max_items: int = 5) -> str:

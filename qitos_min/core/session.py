@@ -34,7 +34,6 @@ class AttemptIdentity:
     @classmethod
     def from_dict(cls, value: object) -> AttemptIdentity:
         """Reads what :meth:`to_dict` wrote; anything else is a ValueError."""
-        if isinstance(value, dict) and value.keys() == {"kind", "value"}:
-            if value["kind"] == "attempt":
-                return cls(value["value"])
+        if isinstance(value, dict) and value == {"kind": "attempt", "value": value.get("value")}:
+            return cls(value["value"])
         raise ValueError("an attempt identity has the keys 'kind', which is 'attempt', and 'value'")

@@ -56,9 +56,8 @@ class StateSchema:
         known = {f.name: f for f in fields(cls)}
         version, newest = payload.get("schema_version", 1), known["schema_version"].default
         if isinstance(version, int) and version > newest:
-            raise StateMigrationError(
-                f"state version {version} is not known; known: up to {newest}"
-            )
+            text = f"state version {version} is not known; known: up to {newest}"
+            raise StateMigrationError(text)
         for name in sorted(set(payload) - set(known), key=str) if strict else ():
             raise StateValidationError(f"unknown state field {name!r} of {cls.__name__}", name)
         state = restored_state(cls, {k: v for k, v in payload.items() if k in known})

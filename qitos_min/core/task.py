@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ._contract import Record
-from ._limits import check_count, is_number
+from ._contract import Record, check_count, is_number
 from .env import EnvSpec
 
 

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from ._contract import Record
+from ._contract import Record, check_count, check_seconds, check_timeout
 from ._introspect import docstring_parts, documented
-from ._limits import check_count, check_seconds, check_timeout
 from .tool_schema import CallSignature
 
 _MARK = "__qitos_tool_meta__"
@@ -56,8 +55,6 @@ class RetryPolicy:
 
 @dataclass(kw_only=True)
 class _ToolTraits:
-    """What :class:`ToolMeta` and :class:`ToolSpec` share."""
-
     prompt: str | None = None  # The description for models, if another than for people.
     timeout_s: float | None = None  # Seconds for one attempt; None means no limit.
     max_retries: int = 0  # Further attempts after an exception, at once; ``retry_policy`` beats it.
@@ -122,10 +119,8 @@ class ToolSpec(_ToolTraits):
         """The JSON schema of the arguments; one without properties allows any."""
         if self.input_schema is not None:
             return self.input_schema
-        schema: dict[str, Any] = {"type": "object"}
-        if self.parameters:
-            schema["properties"] = self.parameters
-        return {**schema, "required": self.required} if self.required else schema
+        parts = {"properties": self.parameters, "required": self.required}
+        return {"type": "object", **{name: part for name, part in parts.items() if part}}
 
 
 @dataclass(frozen=True)
@@ -313,14 +308,17 @@ def as_tool(item: Any, name: str | None = None, meta: ToolMeta | None = None) ->
     if inspect.ismethod(item) and isinstance(item.__func__, FunctionTool):
         # What a class method is, made of a tool, from Python 3.13 on.
         item = item.__func__.__get__(item.__self__, type(item.__self__))
+    elif is_function(item) and not isinstance(item, BaseTool):
+        item = FunctionTool(item, _merged(get_tool_meta(item) or ToolMeta(), meta, name))
+        name = meta = None
     if isinstance(item, BaseTool):
-        _check_bound(item)
+        func: Any = getattr(item, "func", None)
+        names = func.__code__.co_varnames if inspect.isfunction(func) else ()
+        if names[:1] == ("self",) and func.__code__.co_argcount:
+            what = "is a method without its object, register it from an instance"
+            raise TypeError(f"{func.__qualname__} {what}")
         alone = name is None and meta is None
         return item if alone else _ToolObject(item, _merged(item.spec, meta, name))
-    if is_function(item):
-        tool = FunctionTool(item, _merged(get_tool_meta(item) or ToolMeta(), meta, name))
-        _check_bound(tool)
-        return tool
     if isinstance(item, type):
         raise TypeError(f"class {item.__qualname__} is no tool, register an instance")
     run = getattr(item, "run", item)
@@ -339,14 +337,6 @@ def as_tool(item: Any, name: str | None = None, meta: ToolMeta | None = None) ->
 def is_function(item: Any) -> bool:
     """Whether an item is a function, a method, a part of one or a tool made of one."""
     return inspect.isroutine(item) or isinstance(item, (FunctionTool, functools.partial))
-
-
-def _check_bound(tool: BaseTool) -> None:
-    func: Any = getattr(tool, "func", None)
-    names = func.__code__.co_varnames if inspect.isfunction(func) else ()
-    if names[:1] == ("self",) and func.__code__.co_argcount:
-        what = "is a method without its object, register it from an instance"
-        raise TypeError(f"{func.__qualname__} {what}")
 
 
 def _merged(base: Any, meta: ToolMeta | None, name: str | None) -> Any:

@@ -15,7 +15,7 @@ from ._shorten import summary
 from ._tool_call import call_tool, unknown_tool
 from .action import Action
 from .errors import ErrorCategory, RuntimeErrorInfo, ToolExecutionError
-from .tool import BaseTool, FunctionTool, ToolMeta, ToolPermissionSpec, ToolSpec
+from .tool import BaseTool, FunctionTool, ToolMeta, ToolPermissionSpec
 from .tool import as_tool, get_tool_meta, is_function, shown
 from .tool_result import ToolResult
 
@@ -111,8 +111,7 @@ class ToolRegistry:
         _check_name(alias)
         taken = alias if alias in self._tools else self._aliases.get(alias, target)
         if taken != target:
-            text = f"alias {alias!r} of tool {target!r} already names the tool {taken!r}"
-            raise ValueError(text)
+            raise ValueError(f"alias {alias!r} of tool {target!r} already names the tool {taken!r}")
         self._aliases[alias] = target
         return self
 
@@ -128,18 +127,17 @@ class ToolRegistry:
         """The canonical name of a name or alias, or None."""
         if not isinstance(name, str):
             return None
-        return name if name in self._tools else {**self._short_aliases(), **self._aliases}.get(name)
+        return name if name in self._tools else self._all_aliases().get(name)
 
     def names_of(self, name: str) -> list[str]:
         """The canonical name of a tool, then its aliases; ``ValueError`` if unknown."""
         canonical = self._known(name)
-        aliases = dict.fromkeys([*self._aliases, *self._short_aliases()])
-        return [canonical, *(a for a in aliases if self.resolve_name(a) == canonical != a)]
+        aliases = (a for a, known in self._all_aliases().items() if known == canonical)
+        return [canonical, *(alias for alias in aliases if alias not in self._tools)]
 
     def suggest(self, name: str, limit: int = 3) -> list[str]:
         """Up to ``limit`` canonical names that look like ``name``, best first."""
-        known = [*self._short_aliases(), *self._aliases, *self._tools]
-        spelt = {one.lower(): one for one in known}
+        spelt = {one.lower(): one for one in (*self._all_aliases(), *self._tools)}
         close = difflib.get_close_matches(str(name).lower(), spelt, limit, 0.6)
         return list(dict.fromkeys(self.resolve_name(spelt[one]) or spelt[one] for one in close))
 
@@ -165,7 +163,7 @@ class ToolRegistry:
     def get_all_specs(self) -> list[dict[str, Any]]:
         """What a chat model is told: one function entry per tool, sorted by name."""
         told = []
-        for spec in self._sorted_specs():
+        for spec in (self._tools[name].spec for name in self.list_tools()):
             text, schema = spec.prompt or spec.description, to_json_value(spec.arguments_schema())
             function = {"name": spec.name, "description": text, "parameters": schema}
             told.append({"type": "function", "function": function})
@@ -191,7 +189,7 @@ class ToolRegistry:
 
     def export_permissions(self) -> list[ToolPermissionSpec]:
         """What each tool may do, sorted by name, without aliases, all values copied."""
-        return [ToolPermissionSpec.from_spec(spec) for spec in self._sorted_specs()]
+        return [ToolPermissionSpec.from_spec(self._tools[n].spec) for n in self.list_tools()]
 
     def call(
         self, tool_name: str, /, runtime_context: dict[str, Any] | None = None, **args: Any
@@ -234,21 +232,18 @@ class ToolRegistry:
             raise error
 
     def _known(self, name: str) -> str:
-        canonical = self.resolve_name(name)
-        if canonical is None:
+        if (canonical := self.resolve_name(name)) is None:
             raise ValueError(unknown_tool(name, self.suggest(name)))
         return canonical
 
-    def _sorted_specs(self) -> list[ToolSpec]:
-        return [self._tools[name].spec for name in self.list_tools()]
-
-    def _short_aliases(self) -> dict[str, str]:
+    def _all_aliases(self) -> dict[str, str]:
         claims: dict[str, list[str]] = {}
         # A copy, because another thread may register meanwhile.
         for name in list(self._tools) if self._auto_short_aliases else ():
             if "." in name:
                 claims.setdefault(name.rpartition(".")[2], []).append(name)
-        return {short: names[0] for short, names in claims.items() if len(names) == 1}
+        short = {alias: names[0] for alias, names in claims.items() if len(names) == 1}
+        return {**self._aliases, **short, **self._aliases}  # Those that were given come first.
 
     def _add(self, added: list[BaseTool], source: str) -> ToolRegistry:
         tools = dict(self._tools)
@@ -257,8 +252,8 @@ class ToolRegistry:
             _check_name(name)
             other = tools.get(name) or tools.get(self._aliases.get(name, ""))
             if other is not None:
-                text = f"tool {name!r} is {shown(other)} already, it cannot be {shown(tool)} too"
-                raise ValueError(text)
+                taken = f"tool {name!r} is {shown(other)} already"
+                raise ValueError(f"{taken}, it cannot be {shown(tool)} too")
             tools[name] = tool
         self._sources.update({tool.spec.name: source for tool in added})
         self._tools.update(tools)

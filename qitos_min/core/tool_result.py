@@ -9,9 +9,9 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
 from ._contract import ContractError, FieldCheck, check_fields, exact_values, strict_copy
-from ._contract import is_a, is_count, one_of, or_none
+from ._contract import is_a, is_count, is_number, one_of, or_none
 from ._json import to_json_value
-from ._limits import is_number
+from ._json_schema import check_value
 from ._redact import redact
 from ._shorten import fitted, joined
 from .artifact import ArtifactContractError, ArtifactRef
@@ -180,8 +180,9 @@ class ToolResult:
         if record["model_output"] is None:
             record["model_output"] = record["output"]
         view = {name: record[name] for name in _MODEL_FIELDS}
+        whole = ("schema_version", "status", "recoverable")
         # With other arguments the suggested call would be another one.
-        return fitted(view, max_chars, whole=_NEVER_CUT, flat=["next_action"])
+        return fitted(view, max_chars, whole=whole, flat=["next_action"])
 
     def to_trace_safe_dict(self) -> dict[str, Any]:
         """All but the output, without secrets and host paths; ``redaction`` counts these."""
@@ -195,31 +196,21 @@ _DEFAULTS = {
     item.name: item.default if item.default_factory is MISSING else item.default_factory()
     for item in fields(ToolResult)
 }
-_MODEL_FIELDS = (
-    "schema_version status tool_name action_id model_output error error_code "
-    "recoverable recovery_hint next_action".split()
-)
-_NEVER_CUT = ("schema_version", "status", "recoverable")
+_MODEL_FIELDS = "schema_version status tool_name action_id model_output error error_code".split()
+_MODEL_FIELDS += ["recoverable", "recovery_hint", "next_action"]
 
 
 def _checked(result: ToolResult) -> dict[str, Any]:
     """Copies of the fields that are set, after every check in the order of the contract."""
-    copied, told, held = {}, set(), vars(result)
-    for name, default in _DEFAULTS.items():
-        value = held[name]
-        if value is default:
-            continue
-        kind = type(value)
-        if kind in (dict, list) and value == default:
-            value = kind()
-        else:
-            told.add(name)
-        copied[name] = value
+    held = vars(result)
+    copied = {n: held[n] for n, default in _DEFAULTS.items() if held[n] is not default}
+    unset = [n for n, v in copied.items() if type(v) in (dict, list) and v == _DEFAULTS[n]]
+    copied.update({name: type(copied[name])() for name in unset})
+    told = copied.keys() - unset
     # The defaults keep the contract, and an output may be anything.
     judged = told - {"output", "model_output"}
-    if judged:
-        rows = tuple(row for row in _FIELD_CHECKS if not judged.isdisjoint(row[1].split()))
-        check_fields(result, rows, ToolResultContractError)
+    rows = (row for row in _FIELD_CHECKS if not judged.isdisjoint(row[1].split()))
+    check_fields(result, rows if judged else (), ToolResultContractError)
     for name in told - {"attempt_id", "artifact_refs"}:
         try:
             copied[name] = strict_copy(copied[name])
@@ -230,8 +221,7 @@ def _checked(result: ToolResult) -> dict[str, Any]:
         copied["artifact_refs"] = tuple(copied["artifact_refs"])
     if "next_action" in told:
         copied["next_action"].setdefault("args", {})
-    fault = _state_fault(result) if judged else None
-    if fault is not None:
+    if fault := judged and _state_fault(result):
         raise ToolResultContractError(*fault)
     return copied
 
@@ -258,37 +248,14 @@ def _from_legacy(value: dict[str, Any], metadata: dict[str, Any]) -> ToolResult:
 
 _CLOSURE_VERSION = "qitos.tool_batch_closure/v1"
 
-_Check = Callable[[Any], bool]
-_is_text, _is_object = is_a(str), is_a(dict)
-_is_text_or_none = or_none(_is_text)
-
-
-def _are_counts(value: Any) -> bool:
-    return _is_object(value) and all(_is_text(name) and is_count(n) for name, n in value.items())
-
 
 def _is_time(value: Any) -> bool:
     # False for NaN, and exact for an int too large for a float.
     return is_number(value) and 0 <= value <= sys.float_info.max
 
 
-def _list_of(check: _Check, key: str = "") -> _Check:
-    """A check for a list of such items, with different values of ``key``."""
-    return lambda value: (
-        isinstance(value, list)
-        and all(map(check, value))
-        and (not key or len({item[key] for item in value}) == len(value))
-    )
-
-
-def _has_form(required: dict[str, _Check], optional: dict[str, _Check]) -> _Check:
-    """A check for an object with these keys and no others."""
-    rules = required | optional
-    return lambda value: (
-        _is_object(value)
-        and required.keys() <= value.keys() <= rules.keys()
-        and all(rules[key](item) for key, item in value.items())
-    )
+def _are_counts(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(n, str) and is_count(value[n]) for n in value)
 
 
 def _are_refs(value: Any) -> bool:
@@ -296,16 +263,33 @@ def _are_refs(value: Any) -> bool:
     return known and len({ref.artifact_id for ref in value}) == len(value)
 
 
+def _fits(schema: dict[str, Any]) -> Callable[[Any], bool]:
+    return lambda value: check_value(value, schema) is None
+
+
+def _is_closure(value: Any) -> bool:
+    slots = value["slots"] if check_value(value, _CLOSURE) is None else None
+    return value == {} if slots is None else len({s["action_id"] for s in slots}) == len(slots)
+
+
 def _choice(code: str, name: str, kind: Any) -> FieldCheck:
     words = get_args(kind)
     return code, name, one_of(*words), " or ".join(words)
 
 
-_is_action = _has_form({"name": _is_text}, {"args": _is_object, "action_id": _is_text_or_none})
-_SLOT_REFS = dict.fromkeys(("result_ref", "attempt_id"), _is_text_or_none)
-_is_slot = _has_form({"action_id": _is_text, "state": _is_text}, _SLOT_REFS)
-_SLOTS = {"batch_id": _is_text, "slots": _list_of(_is_slot, "action_id")}
-_is_closure = _has_form({"schema_version": one_of(_CLOSURE_VERSION), **_SLOTS}, {})
+def _object(required: dict[str, Any], **optional: Any) -> dict[str, Any]:
+    """The schema of an object with these keys and no others."""
+    return {"type": "object", "properties": required | optional, "required": list(required)}
+
+
+_TEXT, _MAPPING = {"type": "string"}, {"type": "object"}
+_TEXT_OR_NONE = {"type": ["string", "null"]}
+_ACTION = _object({"name": _TEXT}, args=_MAPPING, action_id=_TEXT_OR_NONE)
+_ROWS = {"type": "array", "items": _MAPPING}
+_SLOT_TEXTS = {"action_id": _TEXT, "state": _TEXT}
+_SLOT = _object(_SLOT_TEXTS, result_ref=_TEXT_OR_NONE, attempt_id=_TEXT_OR_NONE)
+_BATCH = {"batch_id": _TEXT, "slots": {"type": "array", "items": _SLOT}}
+_CLOSURE = _object({"schema_version": {"const": _CLOSURE_VERSION}, **_BATCH})
 _FIELD = "invalid_canonical_field"
 _TEXTS = "tool_name action_id error error_code recovery_hint effect_ref idempotency_ref"
 _FLAGS = "recoverable complete truncated worker_still_running reconciliation_required"
@@ -313,27 +297,26 @@ _FLAGS += " outcome_unknown late_result stale_owner"
 _VERSION = (one_of(TOOL_RESULT_SCHEMA_VERSION), TOOL_RESULT_SCHEMA_VERSION)
 _KINDS = get_args(ToolErrorKind)
 _IDENTITY = (or_none(is_a(AttemptIdentity)), "an AttemptIdentity or None")
-_ACTION = (or_none(_is_action), "None or an object of name, args and action_id")
+_ACTION_WORDS = "None or an object of name, args and action_id"
 _CLOSURE_WORDS = f"empty or a {_CLOSURE_VERSION} with different slots"
-_CLOSURE = (lambda value: value == {} or _is_closure(value), _CLOSURE_WORDS)
 _FIELD_CHECKS: tuple[FieldCheck, ...] = (
     ("unknown_schema_version", "schema_version", *_VERSION),
     _choice("invalid_terminal_status", "status", ToolResultStatus),
     ("invalid_error_kind", "error_kind", or_none(one_of(*_KINDS)), f"None, {' or '.join(_KINDS)}"),
     _choice("invalid_effect_state", "effect_state", EffectState),
     _choice("invalid_retry_disposition", "retry_disposition", RetryDisposition),
-    (_FIELD, _TEXTS, _is_text_or_none, "text or None"),
+    (_FIELD, _TEXTS, or_none(is_a(str)), "text or None"),
     ("invalid_attempt_identity", "attempt_id", *_IDENTITY),
     (_FIELD, _FLAGS, is_a(bool), "a bool"),
     (_FIELD, "attempts", is_count, "an int >= 0"),
     (_FIELD, "latency_ms", _is_time, "a finite number >= 0"),
     (_FIELD, "owner_generation", or_none(is_count), "an int >= 0 or None"),
     (_FIELD, "omitted", _are_counts, "an object of ints >= 0"),
-    (_FIELD, "next_action", *_ACTION),
-    (_FIELD, "metadata normalized_request provenance", _is_object, "an object"),
-    (_FIELD, "declared_effects filesystem_changes", _list_of(_is_object), "an array of objects"),
+    (_FIELD, "next_action", or_none(_fits(_ACTION)), _ACTION_WORDS),
+    (_FIELD, "metadata normalized_request provenance", is_a(dict), "an object"),
+    (_FIELD, "declared_effects filesystem_changes", _fits(_ROWS), "an array of objects"),
     ("invalid_artifact_ref", "artifact_refs", _are_refs, "ArtifactRefs with different ids"),
-    ("invalid_batch_closure", "batch_closure", *_CLOSURE),
+    ("invalid_batch_closure", "batch_closure", _is_closure, _CLOSURE_WORDS),
 )
 _KIND_OF_STATUS = {"skipped": "policy", "timed_out": "execution", "cancelled": "execution"}
 _EFFECT_OPEN = ("started", "unknown", "reconciliation_required")

@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ._introspect import docstring_parts, documented, parameters, parse_docstring, resolved_hints
+from ._introspect import defaults_of, documented, parameters, parse_docstring, resolved_hints
 from ._json_schema import Fault
-from ._kinds import Form, Misfit, with_default
+from ._kinds import Form, Misfit, record_schema
 from ._typed import form_of
 
 __all__ = ["CallSignature", "function_schema", "parse_docstring", "type_to_json_schema"]
@@ -39,44 +39,30 @@ class CallSignature:
     further: Form | None  # How those are read that ``**kwargs`` takes.
 
     @classmethod
-    def of(
-        cls, func: Callable[..., Any], *, tool: str = "", described: bool = False
-    ) -> CallSignature:
+    def of(cls, func: Callable[..., Any], tool: str = "", described: bool = False) -> CallSignature:
         """Read the signature of any callable, of a tool of this name.
 
         Raises ``ValueError`` if it has none, or if it needs a function, which no
         caller can send; not if the tool is ``described`` by a schema of its own.
         """
-        hints = resolved_hints(documented(func))
-        _, notes = docstring_parts(documented(func).__doc__)
-        found = parameters(func)
-        forms: dict[str, Form] = {}
-        properties, required, injected, further = {}, [], {}, None
-        positional = {
-            item.name: item.default for item in found if item.kind is item.POSITIONAL_ONLY
-        }
-        for item in found:
-            form = form_of(hints.get(item.name, Any))
-            if item.kind is item.VAR_KEYWORD:
-                further = form
-            elif item.kind is item.VAR_POSITIONAL:
-                continue
-            elif _is_injected(item, form.schema or {}):
-                injected[item.name] = item.default
-            elif form.schema is not None:
-                forms[item.name] = form
-                note = {"description": notes[item.name]} if item.name in notes else {}
-                properties[item.name] = {**note, **with_default(form.schema, item.default)}
-                required += [item.name] if item.default is _EMPTY else []
-            elif item.default is _EMPTY and not described:
-                name = tool or getattr(func, "__name__", type(func).__name__)
+        hints, found = resolved_hints(documented(func)), parameters(func)
+        forms = {item.name: form_of(hints.get(item.name, Any)) for item in found}
+        further = next((forms[p.name] for p in found if p.kind is p.VAR_KEYWORD), None)
+        positional = {p.name: p.default for p in found if p.kind is p.POSITIONAL_ONLY}
+        taken = defaults_of(found)
+        injected = {n: d for n, d in taken.items() if _is_injected(n, d, forms[n].schema or {})}
+        forms = {name: forms[name] for name in taken if name not in injected}
+        for name, form in forms.items():
+            if form.schema is None and taken[name] is _EMPTY and not described:
+                tool = tool or getattr(func, "__name__", type(func).__name__)
                 raise ValueError(
-                    f"tool {name!r} cannot be called by a model: its parameter {item.name!r} takes "
+                    f"tool {tool!r} cannot be called by a model: its parameter {name!r} takes "
                     "a function, which JSON cannot hold; give it a default, then it is left out of "
                     "the schema"
                 )
-        rest = {} if further is None else {"additionalProperties": further.schema or True}
-        schema = {"type": "object", "properties": properties, "required": required, **rest}
+        schema = record_schema(forms, taken, parse_docstring(documented(func).__doc__))
+        if further is not None:
+            schema["additionalProperties"] = further.schema or True
         return cls(schema, injected, positional, forms, further)
 
     def misfit(self, args: Mapping[str, Any]) -> Fault | None:
@@ -137,13 +123,11 @@ def _injected_value(name: str, context: Mapping[str, Any]) -> Any:
     return offered.get(group) if group in offered or env is None else env.get_ops(group)
 
 
-def _is_injected(item: inspect.Parameter, schema: dict[str, Any]) -> bool:
+def _is_injected(name: str, default: Any, schema: dict[str, Any]) -> bool:
     """Whether the runtime fills a parameter: by name, unless its type is plain data."""
-    if item.name not in _INJECTED:
-        return False
-    if not (item.default is _EMPTY or item.default is None or item.default == {}):
+    if name not in _INJECTED or default not in (_EMPTY, None, {}):
         return False
     members = [m for m in schema.get("anyOf", [schema]) if m != {"type": "null"}]
-    if _INJECTED[item.name] and len(members) == 1 and members[0].get("type") == "object":
+    if _INJECTED[name] and len(members) == 1 and members[0].get("type") == "object":
         return "properties" not in members[0]
     return not schema

@@ -220,7 +220,7 @@ class ActionExecutor:
             work()
         try:
             for each in started:
-                threads.wait_for(each)
+                threads.wait(each, patient=True)
         except BaseException:  # After Ctrl-C nothing more is to begin.
             batch.stopped = True
             raise

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Generic
 
-from ..core._limits import check_count
+from ..core._contract import check_count
 from ..core._shorten import brief, summary
 from ..core.action import ActionExecutionPolicy
 from ..core.agent_module import ObservationT, StateT

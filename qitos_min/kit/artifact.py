@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core._limits import check_count
+from ..core._contract import check_count
 from ..core._shorten import summary
 from ..core.artifact import ArtifactContractError, ArtifactRef
 from ._folder import beside, read_regular

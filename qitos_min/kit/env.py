@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..core._limits import is_number
+from ..core._contract import is_number
 from ..core._shorten import shortened
 from ..core.env import Env, EnvObservation, EnvStepResult
 from ._folder import Folder

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import History, Memory, MemoryRecord
-from ..core._limits import check_count
+from ..core._contract import check_count
 from ..core.history import MessageLog
 
 __all__ = ["MarkdownFileMemory", "Memory", "MemoryRecord", "WindowHistory", "WindowMemory"]

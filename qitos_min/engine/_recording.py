@@ -157,7 +157,7 @@ class Recording:
             (StopReason.BUDGET_TIME, self.elapsed(), budget.max_runtime_seconds),
             (tokens, self.total_tokens, budget.max_tokens),
             # What runs beside this one, within the same parent, spends the same tokens.
-            (tokens, 0, self.parent and self.parent.left(tokens)),
+            (tokens, 0, None if self.parent is None else self.parent.left(tokens)),
         )
 
     def exhausted(self) -> StopReason | None:

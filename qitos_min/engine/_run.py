@@ -41,9 +41,9 @@ class _Threads(RunThreads):
 
     def __init__(self, token: CancelToken, time_left: Callable[[], float | None]) -> None:
         super().__init__(token, time_left)
-        handlers = {signal.getsignal(each) for each in signal.valid_signals()}
+        handlers = map(signal.getsignal, signal.valid_signals())
         # Ctrl-C as Python handles it comes through anyway.
-        handled = any(map(callable, handlers - {signal.default_int_handler}))
+        handled = any(callable(h) and h is not signal.default_int_handler for h in handlers)
         self._alone = time_left() is None and not handled
 
     def run(

@@ -332,8 +332,8 @@ def _facts(source: object) -> "_Row":
     }
     if _has(source, _PARTS):
         agent = _peek(source, "agent")
-        names = facts["agent_name"], None if agent is None else _name(agent)
-        facts["agent_name"] = _first(names)
+        if agent is not None and not facts["agent_name"]:
+            facts["agent_name"] = _name(agent)
         for key, parts in (("critic", "critics"), ("stop_criteria", "stop_criteria")):
             found = _peek(source, parts)
             found = found if isinstance(found, (list, tuple)) else ()
@@ -1027,9 +1027,8 @@ def export_json(
     reading, run = _Reading(issues, strict), _as_run(source)
     tools = [tool_permissions, tool_registry]
     given = [value is not None for value in (engine, events, engine_config, *tools)]
-    if (
-        _is_whole(run) and not any(given) and not validate_payload({**run})
-    ):  # It reproduces itself.
+    again = _is_whole(run) and not any(given)
+    if again and not validate_payload({**run}):  # It reproduces itself.
         made = {name: run[name] for name in _SECTIONS}
         if extended:
             made["schema_version"] = run.get("schema_version", SCHEMA_VERSION)

@@ -13,7 +13,7 @@ PATH = Path(snowl_compat.__file__)
 TEXT = PATH.read_text(encoding="utf-8")
 TREE = ast.parse(TEXT)
 FUNCTIONS = [node for node in ast.walk(TREE) if isinstance(node, ast.FunctionDef)]
-MOST_LINES = 1332
+MOST_LINES = 1331
 """A ceiling that only falls; what is asked is 1,000."""
 
 

@@ -169,8 +169,7 @@ def _engine_settings(agent: AgentModule[Any, Any, Any], given: dict[str, Any]) -
 
         own_name = "".join(c if c.isalnum() or c in "_-" else "_" for c in str(agent.name))
         folder = f"{given['trace_prefix'] or own_name}_{datetime.now():%Y%m%d_%H%M%S_%f}"
-        logs = str(Path(given["trace_logdir"]))
-        settings["trace_writer"] = TraceWriter(logs, folder, metadata=specs)
+        settings["trace_writer"] = TraceWriter(given["trace_logdir"], folder, metadata=specs)
     elif trace:
         settings["trace_writer"] = trace
     if render:

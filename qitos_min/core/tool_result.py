@@ -202,11 +202,15 @@ _MODEL_FIELDS += ["recoverable", "recovery_hint", "next_action"]
 
 def _checked(result: ToolResult) -> dict[str, Any]:
     """Copies of the fields that are set, after every check in the order of the contract."""
-    held = vars(result)
-    copied = {n: held[n] for n, default in _DEFAULTS.items() if held[n] is not default}
-    unset = [n for n, v in copied.items() if type(v) in (dict, list) and v == _DEFAULTS[n]]
-    copied.update({name: type(copied[name])() for name in unset})
-    told = copied.keys() - unset
+    copied, told, held = {}, set(), vars(result)
+    for name, default in _DEFAULTS.items():
+        if (value := held[name]) is default:
+            continue
+        if type(value) in (dict, list) and value == default:
+            value = type(value)()
+        else:
+            told.add(name)
+        copied[name] = value
     # The defaults keep the contract, and an output may be anything.
     judged = told - {"output", "model_output"}
     rows = (row for row in _FIELD_CHECKS if not judged.isdisjoint(row[1].split()))

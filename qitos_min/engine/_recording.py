@@ -162,10 +162,8 @@ class Recording:
 
     def exhausted(self) -> StopReason | None:
         """The limit that is used up, if any."""
-        for reason, used, most in self._limits():
-            if most is not None and used >= most:
-                return reason
-        return None
+        used_up = (r for r, used, most in self._limits() if most is not None and used >= most)
+        return next(used_up, None)
 
     def left(self, *reasons: StopReason) -> float | None:
         """What is left until a run ends for one of the reasons, at least 0; None: no limit."""

@@ -313,7 +313,6 @@ _ORDER: list[_Stage] = [
     (RuntimePhase.CRITIC, critique, lambda run: run.engine.critics),
     (RuntimePhase.CHECK_STOP, check_stop, None),
 ]
-# With the names of its hooks, too.
 _STAGES = [
     (*stage, f"on_before_{stage[0].lower()}", f"on_after_{stage[0].lower()}") for stage in _ORDER
 ]

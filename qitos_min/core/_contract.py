@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ._json import to_json_value
 
-# Above what the JSON-safe conversion lets through, so that its results always pass.
-_MAX_DEPTH = 200
-_TOO_DEEP = f"itself or more than {_MAX_DEPTH} levels"
-# Python refuses to write an int of more decimal digits than this.
-_INT_LIMIT = 10**4300
+_MAX_DEPTH = 200  # Above what ``to_json_value`` lets through, so that its results always pass.
+_INT_LIMIT = 10**4300  # Python refuses to write an int of more decimal digits than this.
 
 FieldCheck = tuple[str, str, Callable[[Any], bool], str]
 """A row of a table of checks: code, fields, what each must pass, and that in words."""
@@ -34,6 +32,8 @@ class ContractError(ValueError):
     The text never holds the offending value, which may be a secret.
     """
 
+    version_code = form_code = ""  # For a record of another version, or with other keys.
+
     def __init__(self, code: str, what: str) -> None:
         super().__init__(code, what)
         self.code = code
@@ -46,18 +46,26 @@ def check_fields(record: object, checks: Iterable[FieldCheck], error: type[Contr
     """Raises ``error`` with the code of the first row that a field does not pass."""
     for code, names, holds, expected in checks:
         for name in names.split():
-            value = getattr(record, name)
-            if not holds(value):
+            if not holds(value := getattr(record, name)):
                 kind = type(value).__qualname__
                 raise error(code, f"{name} must be {expected}, got a value of type {kind}")
 
 
-def exact_values(value: Mapping[Any, Any], names: Iterable[str]) -> dict[str, Any]:
-    """The values of exactly these keys; ``ValueError`` for missing and further ones."""
+def exact_values(
+    value: Any, kind: Any, error: type[ContractError], *further: str
+) -> dict[str, Any]:
+    """The fields of a kind of record of this version in a mapping of these and ``further`` keys."""
+    if not isinstance(value, Mapping):
+        raise error(error.form_code, f"expected a mapping, got {type(value).__qualname__}")
+    if value.get("schema_version") != kind.schema_version:
+        raise error(error.version_code, f"schema_version must be {kind.schema_version}")
+    names = kind.__dataclass_fields__
     found = {name: value[name] for name in names if name in value}
-    missing = ", ".join(name for name in names if name not in value)
-    if missing or len(value) > len(found):
-        raise ValueError(f"missing: {missing or 'none'}, unknown: {len(value) - len(found)}")
+    missing = ", ".join(name for name in names if name not in value) or "none"
+    unknown = len([name for name in value if name not in names and name not in further])
+    if unknown or len(found) < len(names):
+        what = f"expected exactly the {len(names)} keys of the contract, missing: {missing}"
+        raise error(error.form_code, f"{what}, unknown: {unknown}")
     return found
 
 
@@ -78,11 +86,17 @@ def one_of(*options: str) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, str) and value in options
 
 
+def matches(pattern: str) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and bool(re.fullmatch(pattern, value))
+
+
 def or_none(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: value is None or check(value)
 
 
-def check_count(value: Any, name: str, *, least: int) -> None:
+def check_count(value: Any, name: str, *, least: int, optional: bool = False) -> None:
+    if optional and value is None:
+        return
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"{name} must be an int of at least {least}, got {value!r}")
 
@@ -98,13 +112,10 @@ def check_timeout(value: Any) -> None:
 
 
 def strict_copy(value: Any, tuples: bool = False, levels: int = _MAX_DEPTH) -> Any:
-    """A detached, plain copy of a tree of JSON values.
+    """A detached copy of a tree of None, bool, int, finite float, str, lists and dicts with
+    text keys (with ``tuples`` a tuple is a list), less the lone surrogates of its texts.
 
-    Only None, bool, int, finite float, str, lists and dicts with text keys are such
-    values, and with ``tuples`` a tuple stands for a list. This is the second walker of
-    JSON trees beside ``to_json_value``, because it refuses what that one would convert,
-    and is faster. A text keeps all but its lone surrogates, which no JSON file can hold.
-    Raises ValueError, which does not hold the value, for anything else.
+    Raises ValueError, which does not hold the value, for what ``to_json_value`` would convert.
     """
     kind = type(value)
     # These few are nearly all there is, and the rest of the tests is not cheap.
@@ -112,9 +123,9 @@ def strict_copy(value: Any, tuples: bool = False, levels: int = _MAX_DEPTH) -> A
         return value
     if kind is int and value.bit_length() < 64:
         return value
+    if not levels and isinstance(value, (dict, list, tuple)):
+        raise ValueError(f"itself or more than {_MAX_DEPTH} levels")
     if kind is dict or isinstance(value, dict):
-        if not levels:
-            raise ValueError(_TOO_DEEP)
         copied, levels = {}, levels - 1
         for key, item in value.items():
             if type(key) is not str or not key.isascii():
@@ -127,8 +138,6 @@ def strict_copy(value: Any, tuples: bool = False, levels: int = _MAX_DEPTH) -> A
             raise ValueError("keys that differ in lone surrogates only")
         return copied
     if kind is list or isinstance(value, list) or tuples and isinstance(value, tuple):
-        if not levels:
-            raise ValueError(_TOO_DEEP)
         return [strict_copy(item, tuples, levels - 1) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a number that is not finite")

@@ -30,10 +30,7 @@ class ActionStatus(str, Enum):
 
 @dataclass
 class Action(Record):
-    """One tool call. Raises ``ValueError`` for a bad time limit or retry count.
-
-    Its fields can be read by key too, for QitOS's parsers give agents a dict.
-    """
+    """One tool call, with fields that are keys too; ``ValueError`` for a bad limit or count."""
 
     name: str
     # What a model sent is kept as it is, so that wrong arguments fail the call alone.
@@ -64,20 +61,17 @@ class Action(Record):
 
     @classmethod
     def from_dict(cls, payload: Mapping[str, Any]) -> Action:
-        """Read a call; only ``name`` is needed, unknown keys are ignored.
+        """Read a call, which needs a ``name`` or ``action``; unknown keys are ignored.
 
-        ``action`` stands for the name, ``arguments`` for ``args`` and ``id`` for
-        ``action_id``. Raises ``TypeError`` for a payload that is no mapping,
-        ``ValueError`` for a missing name or a bad value.
+        Raises ``TypeError`` for no mapping, ``ValueError`` for a missing name or a bad value.
         """
         if not isinstance(payload, Mapping):
             raise TypeError(f"an action must be a mapping, got {type(payload).__qualname__}")
-        spelt = {_SPELLINGS.get(name, name): value for name, value in payload.items()}
-        known = {**spelt, **payload}
-        if not isinstance(name := known.get("name"), str) or not name:
+        given = {_SPELLINGS.get(key, key): value for key, value in payload.items()} | dict(payload)
+        if not isinstance(name := given.get("name"), str) or not name:
             raise ValueError(f"an action needs a non-empty text 'name', got {name!r}")
-        given = {n: v for n, v in known.items() if n in cls.__dataclass_fields__}
-        return cls(**{n: v for n, v in given.items() if v is not None})
+        known = cls.__dataclass_fields__
+        return cls(**{n: v for n, v in given.items() if n in known and v is not None})
 
 
 @dataclass
@@ -96,14 +90,9 @@ class ActionResult(Record):
 
 @dataclass(frozen=True)
 class ActionExecutionPolicy:
-    """How the calls of one decision are run.
+    """How the calls of one decision are run; raises ``ValueError`` or ``TypeError``."""
 
-    Raises ``ValueError`` for an unknown mode or a bad number, ``TypeError`` for names
-    that are no collection of texts.
-    """
-
-    # ``sequential`` is ``serial``; ``parallel`` runs ``concurrency_safe`` neighbours together.
-    mode: str = "serial"
+    mode: str = "serial"  # Or ``sequential``; ``parallel`` runs ``concurrency_safe`` neighbours.
     fail_fast: bool = False  # True: after a call without success no further call is started.
     max_concurrency: int = 4
     parallel_tool_names: frozenset[str] | None = None  # If given, only these may run together.

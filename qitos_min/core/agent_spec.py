@@ -41,18 +41,14 @@ class HandoffContext(Record):
         self.strategy = ContextStrategy(self.strategy)
         if isinstance(names := self.shared_state_fields, str):
             raise TypeError(f"shared_state_fields must be a list of names, got {names!r}")
-        if self.max_history_rounds is not None:
-            check_count(self.max_history_rounds, "max_history_rounds", least=0)
+        check_count(self.max_history_rounds, "max_history_rounds", least=0, optional=True)
 
 
 class StateAdapter(Generic[SourceT, TargetT]):
     """Turns the state of one agent into that of the next."""
 
     def adapt(self, source: Any) -> Any:
-        """Return the next agent's state; the base class passes it on as it is.
-
-        None stands for the source, for an adapter that changes it in place.
-        """
+        """Return the next agent's state, or None if that is the source, changed in place."""
         return source
 
 
@@ -75,8 +71,7 @@ class AgentSpec:
 
     def __post_init__(self) -> None:
         self.context_strategy = ContextStrategy(self.context_strategy)
-        if self.max_steps_override is not None:
-            check_count(self.max_steps_override, "max_steps_override", least=1)
+        check_count(self.max_steps_override, "max_steps_override", least=1, optional=True)
 
     @property
     def handoff_tool_name(self) -> str:
@@ -96,22 +91,19 @@ class AgentRegistry:
         self._specs: dict[str, AgentSpec] = {}
 
     def register(self, spec: AgentSpec) -> AgentRegistry:
-        """Add a spec and return the registry.
-
-        Raises ``ValueError`` for one without a name, or for a name or handoff tool that is
-        taken, ``TypeError`` for anything but an ``AgentSpec``.
-        """
+        """Add an ``AgentSpec``; ``ValueError`` for no name, or a name or tool that is taken."""
         if not isinstance(spec, AgentSpec):
             raise TypeError(f"expected an AgentSpec, got {type(spec).__name__}")
-        if not isinstance(spec.name, str) or not spec.name.strip():
-            raise ValueError(f"an agent spec needs a name, got {spec.name!r}")
-        if spec.name in self._specs:
-            raise ValueError(f"an agent named {spec.name!r} is registered already")
-        for other in self:
-            if other.handoff_tool_name == (shared := spec.handoff_tool_name):
-                both = f"{other.name!r} and {spec.name!r}"
-                raise ValueError(f"agents {both} would share the handoff tool {shared!r}")
-        self._specs[spec.name] = spec
+        name, shared = spec.name, spec.handoff_tool_name
+        if not isinstance(name, str) or not name.strip():
+            raise ValueError(f"an agent spec needs a name, got {name!r}")
+        if name in self._specs:
+            raise ValueError(f"an agent named {name!r} is registered already")
+        if taken := [repr(other.name) for other in self if other.handoff_tool_name == shared]:
+            raise ValueError(
+                f"agents {taken[0]} and {name!r} would share the handoff tool {shared!r}"
+            )
+        self._specs[name] = spec
         return self
 
     def get(self, name: str) -> AgentSpec | None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ._contract import ContractError, FieldCheck, Record
-from ._contract import check_fields, exact_values, is_a, is_count, one_of, or_none
+from ._contract import check_fields, exact_values, is_a, is_count, matches, one_of, or_none
 
 ARTIFACT_REF_SCHEMA_VERSION = "qitos.artifact_ref/v1"
 
 
 class ArtifactContractError(ContractError):
     """An artifact, or a reference to one, that breaks its contract."""
+
+    version_code, form_code = "unsupported_artifact_schema", "invalid_artifact_reference"
 
 
 @dataclass(frozen=True)
@@ -44,42 +44,26 @@ class ArtifactRef(Record):
     @classmethod
     def from_dict(cls, value: Any) -> ArtifactRef:
         """Reads a mapping with exactly the 11 keys; raises ArtifactContractError."""
-        if not isinstance(value, Mapping):
-            what = f"expected a mapping, got {type(value).__qualname__}"
-            raise ArtifactContractError(_REFERENCE, what)
-        if value.get("schema_version") != ARTIFACT_REF_SCHEMA_VERSION:
-            what = f"schema_version must be {ARTIFACT_REF_SCHEMA_VERSION}"
-            raise ArtifactContractError("unsupported_artifact_schema", what)
-        try:
-            given = exact_values(value, cls.__dataclass_fields__)
-        except ValueError as error:
-            what = f"expected exactly the 11 keys of the contract, {error}"
-            raise ArtifactContractError(_REFERENCE, what) from None
-        return cls(**given)
-
-
-def _matches(pattern: str) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, str) and bool(re.fullmatch(pattern, value))
+        return cls(**exact_values(value, cls, ArtifactContractError))
 
 
 _REFERENCE, _DIGEST = "invalid_artifact_reference", "invalid_artifact_digest"
-_is_digest = _matches(r"[0-9a-f]{64}")
-_is_name = _matches(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,255}")
-_NAME_WORDS = "a letter or digit, then letters, digits or . _ : @ + -, at most 256"
-_MEDIA_WORD = r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}"
-_is_media_type = _matches(rf"{_MEDIA_WORD}/{_MEDIA_WORD}")
-_LEVELS = ("public", "internal", "confidential", "restricted")
-_LEVEL_WORDS = "public, internal, confidential or restricted"
-# Not blank, and without lone surrogates, which have no UTF-8 form.
-_is_summary = or_none(_matches("(?s)(?!\\s*\\Z)[^\ud800-\udfff]{1,1024}"))
-_SUMMARY_WORDS = "None or text that is not blank, at most 1024 characters"
 _VERSION = ARTIFACT_REF_SCHEMA_VERSION
+_is_digest = matches(r"[0-9a-f]{64}")
+_NAME_WORDS = "a letter or digit, then letters, digits or . _ : @ + -, at most 256"
+_NAME = (matches(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,255}"), _NAME_WORDS)
+_MEDIA_WORD = r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}"
+_LEVELS = ("public", "internal", "confidential", "restricted")
+# Not blank, and without lone surrogates, which have no UTF-8 form.
+_is_summary = or_none(matches("(?s)(?!\\s*\\Z)[^\ud800-\udfff]{1,1024}"))
+_SUMMARY_WORDS = "None or text that is not blank, at most 1024 characters"
+_LEVEL_WORDS = "public, internal, confidential or restricted"
 
 # In the order in which a reference is judged: the first broken row gives the code.
 _CHECKS: tuple[FieldCheck, ...] = (
     ("unsupported_artifact_schema", "schema_version", one_of(_VERSION), _VERSION),
-    (_REFERENCE, "artifact_id resolver_key encoding", _is_name, _NAME_WORDS),
-    (_REFERENCE, "media_type", _is_media_type, "type/subtype"),
+    (_REFERENCE, "artifact_id resolver_key encoding", *_NAME),
+    (_REFERENCE, "media_type", matches(rf"{_MEDIA_WORD}/{_MEDIA_WORD}"), "type/subtype"),
     (_REFERENCE, "required", is_a(bool), "a bool"),
     (_DIGEST, "sha256", _is_digest, "64 lower-case hex digits"),
     (_DIGEST, "provenance_digest", or_none(_is_digest), "None or 64 lower-case hex digits"),

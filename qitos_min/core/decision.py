@@ -17,13 +17,10 @@ _Meta = dict[str, Any] | None
 
 @dataclass
 class Decision(Record, Generic[ActionT]):
-    """One step's choice; make it with the factory of its mode.
-
-    An action may be a mapping, which :meth:`Action.from_dict` reads.
-    """
+    """One step's choice; make it with the factory of its mode."""
 
     mode: str
-    actions: list[Any] = field(default_factory=list)
+    actions: list[Any] = field(default_factory=list)  # A mapping is read by Action.from_dict.
     final_answer: Any = None
     rationale: str | None = None
     meta: dict[str, Any] = field(default_factory=dict)
@@ -71,10 +68,9 @@ class Decision(Record, Generic[ActionT]):
         for action in self.actions:
             if not isinstance(action, Action):
                 raise ValueError(f"expected an Action, got {type(action).__name__}")
-        for mode, has, lacks in (
-            ("act", self.actions, "to act needs at least one action"),
-            ("branch", self.candidates, "to branch needs at least one candidate"),
-            ("handoff", self.target, "to hand off needs the name of an agent"),
-        ):
-            if self.mode == mode and not has:
-                raise ValueError(f"a decision {lacks}")
+        if self.mode == "act" and not self.actions:
+            raise ValueError("a decision to act needs at least one action")
+        if self.mode == "branch" and not self.candidates:
+            raise ValueError("a decision to branch needs at least one candidate")
+        if self.mode == "handoff" and not self.target:
+            raise ValueError("a decision to hand off needs the name of an agent")

@@ -11,10 +11,7 @@ from .errors import ErrorCategory, QitosRuntimeError
 
 
 class EnvCapabilityError(QitosRuntimeError):
-    """An environment lacks a group of operations that a tool needs.
-
-    Takes the environment's name and the missing group; both stay as attributes.
-    """
+    """An environment of that name lacks a group of operations that a tool needs."""
 
     def __init__(self, env_name: str, group: str) -> None:
         text = f"environment {env_name!r} offers no {group!r} operations"
@@ -53,12 +50,8 @@ class EnvStepResult(Record):
 
 
 class Env(ABC):
-    """Base class of environments: implement ``reset``, ``observe`` and ``step``.
-
-    A run calls ``setup`` and ``reset`` before its first step, ``observe``, ``step`` and
-    ``is_terminal`` in each, and ``teardown`` at its end. Whoever made the environment
-    closes it.
-    """
+    """Base class of environments: a run calls ``setup`` and ``reset``, then in each step
+    ``observe``, ``step`` and ``is_terminal``, then ``teardown``; who made it calls ``close``."""
 
     name: str = "env"
     version: str = "1.0"

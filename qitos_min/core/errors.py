@@ -61,10 +61,7 @@ class RuntimeErrorInfo:
 
 
 class QitosRuntimeError(Exception):
-    """A failure of the run itself, with the category it is recorded under.
-
-    Takes a text and a category, or a ``RuntimeErrorInfo``, which stays as ``info``.
-    """
+    """A failure of the run itself: a text and a category, or a ``RuntimeErrorInfo``."""
 
     def __init__(
         self, message: str | RuntimeErrorInfo, category: ErrorCategory = ErrorCategory.SYSTEM
@@ -96,19 +93,18 @@ class SystemExecutionError(QitosRuntimeError):
 
 
 def classify_exception(exc: Exception, phase: str, step_id: int) -> RuntimeErrorInfo:
-    """What an exception of a phase means for the run.
+    """What an exception of a phase means: its own info or category if it carries one.
 
-    An exception that carries its info or category keeps them. In a phase of the model
-    a timeout or a lost connection is the model's and recoverable; in ``act`` it is the
-    tool's and recoverable; anything else is the system's.
+    A timeout or a lost connection in a phase of the model is the model's, anything in
+    ``act`` the tool's, both recoverable; the rest is the system's.
     """
     info, category = getattr(exc, "info", None), getattr(exc, "category", None)
     if isinstance(info, RuntimeErrorInfo):
         return info
     if not isinstance(category, ErrorCategory):
-        lost = isinstance(exc, (TimeoutError, ConnectionError))
-        model = lost and phase.lower() in ("decide", "model", "model_call", "propose")
-        other = ErrorCategory.TOOL if phase.lower() == "act" else ErrorCategory.SYSTEM
-        category = ErrorCategory.MODEL if model else other
+        category = ErrorCategory.TOOL if phase.lower() == "act" else ErrorCategory.SYSTEM
+        if phase.lower() in ("decide", "model", "model_call", "propose"):
+            lost = isinstance(exc, (TimeoutError, ConnectionError))
+            category = ErrorCategory.MODEL if lost else category
     again = category in (ErrorCategory.MODEL, ErrorCategory.PARSE, ErrorCategory.TOOL)
     return RuntimeErrorInfo(category, str(exc), phase, step_id, again, {}, type(exc).__name__)

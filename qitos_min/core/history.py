@@ -51,10 +51,7 @@ class MessageLog:
     def retrieve(
         self, query: Mapping[str, Any] | None = None, state: Any = None, observation: Any = None
     ) -> list[Any]:
-        """Those that a query asks for, oldest first, in a new list; all without one.
-
-        Keys of a query: ``roles`` (a list), ``step_min``, ``max_items`` (the last ones).
-        """
+        """Those of the ``roles`` and from ``step_min`` on, of these the last ``max_items``."""
         query = query or {}
         roles, first, most = (query.get(k) for k in ("roles", "step_min", "max_items"))
         found = [one for one in self._messages if not roles or one.role in roles]

@@ -7,13 +7,9 @@ from typing import Any
 
 
 class Observation(dict[str, Any]):
-    """A dict whose keys are attributes too.
-
-    Keys: task, step, state (a snapshot as a dict), env, action_results (those of the
-    last step); for ``reduce`` also decision, and the results of this step. The values
-    under ``action_results`` are what the tools returned; the attribute of that name has
-    the whole ``ToolResult`` of each.
-    """
+    """A dict whose keys are attributes too: task, step, state (a snapshot as a dict), env,
+    action_results (what the tools of the last step returned; of this step, and with the decision,
+    for ``reduce``). As attribute ``action_results`` has the whole ``ToolResult`` of each."""
 
     def __init__(
         self, values: Mapping[str, Any] | None = None, *, results: Iterable[Any] = ()

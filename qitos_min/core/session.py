@@ -9,16 +9,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class AttemptIdentity:
-    """Names one attempt, so that its late result is never taken for another's.
-
-    Raises ValueError when ``value`` has another form.
-    """
+    """Names one attempt, so that its late result is never taken for another's; ``ValueError``."""
 
     value: str  # ``attempt_`` and 16 to 64 lower-case hexadecimal digits.
 
     def __post_init__(self) -> None:
-        text = self.value if isinstance(self.value, str) else ""
-        if not re.fullmatch(r"attempt_[0-9a-f]{16,64}", text):
+        form = r"attempt_[0-9a-f]{16,64}"
+        if not isinstance(self.value, str) or not re.fullmatch(form, self.value):
             words = "'attempt_' followed by 16 to 64 lower-case hexadecimal digits"
             raise ValueError(f"an attempt identity must be {words}")
 

@@ -17,10 +17,7 @@ _Kind = TypeVar("_Kind", bound="_Spec")
 class _Spec(Record):
     @classmethod
     def from_value(cls: type[_Kind], value: Any) -> _Kind:
-        """The record itself, or that of a mapping; unknown keys go into ``metadata``.
-
-        Raises ``TypeError`` for anything else.
-        """
+        """The record itself, or that of a mapping, whose unknown keys go into ``metadata``."""
         if isinstance(value, cls):
             return value
         if not isinstance(value, Mapping):
@@ -66,8 +63,7 @@ class RunSpec(_Spec):
 
     def is_official_run(self) -> bool:
         """Whether it names a benchmark, its split, the model and the commit."""
-        named = (self.benchmark_name, self.benchmark_split, self.model_name, self.git_sha)
-        return all(named)
+        return all((self.benchmark_name, self.benchmark_split, self.model_name, self.git_sha))
 
 
 @dataclass

@@ -47,19 +47,20 @@ class StateSchema:
     def from_dict(cls, payload: dict[str, Any], strict: bool = True) -> StateSchema:
         """Return the state that ``to_dict`` wrote, in the types of its annotations.
 
-        Unknown keys are a ``StateValidationError``, or left out when not ``strict``; so is a
-        payload that is no dict. A newer ``schema_version``, and a value that does not fit
-        the type of its field, is a ``StateMigrationError``.
+        A newer version, or a value that its field cannot take, is a ``StateMigrationError``, no
+        dict a ``StateValidationError``; an unknown key too, or it is left out if not ``strict``.
         """
         if not isinstance(payload, dict):
             raise StateValidationError(f"a state must be a dict, got {type(payload).__name__}")
-        known = {f.name: f for f in fields(cls)}
-        version, newest = payload.get("schema_version", 1), known["schema_version"].default
+        known = {f.name: f.default for f in fields(cls)}
+        version, newest = payload.get("schema_version", 1), known["schema_version"]
         if isinstance(version, int) and version > newest:
-            text = f"state version {version} is not known; known: up to {newest}"
-            raise StateMigrationError(text)
-        for name in sorted(set(payload) - set(known), key=str) if strict else ():
-            raise StateValidationError(f"unknown state field {name!r} of {cls.__name__}", name)
+            raise StateMigrationError(
+                f"state version {version} is not known; known: up to {newest}"
+            )
+        if strict and (unknown := sorted(set(payload) - set(known), key=str)):
+            text = f"unknown state field {unknown[0]!r} of {cls.__name__}"
+            raise StateValidationError(text, unknown[0])
         state = restored_state(cls, {k: v for k, v in payload.items() if k in known})
         state.validate()
         return state
@@ -77,10 +78,7 @@ class StateSchema:
             raise StateValidationError(f"state field {name!r} must be {told}", name)
 
     def set_stop(self, reason: StopReason | str, final_result: Any = None) -> None:
-        """Say why the run ends; an answer already there is kept without a new one.
-
-        Raises ``ValueError`` for a reason that is none of ``StopReason``.
-        """
+        """Say why the run ends; ``ValueError`` for none of ``StopReason``. An answer stays."""
         self.stop_reason = StopReason(reason).value
         if final_result is not None:
             self.final_result = final_result
@@ -91,11 +89,7 @@ class StateSchema:
 
 
 def restored_state(kind: type, saved: dict[str, Any]) -> Any:
-    """A state of any dataclass from the JSON values of its fields.
-
-    A value that does not fit its field's type is a ``StateMigrationError`` that names
-    the field.
-    """
+    """A state of any dataclass from the JSON values of its fields, or ``StateMigrationError``."""
     own, base = resolved_hints(kind), resolved_hints(StateSchema)
     # ``validate`` judges the fields of the base.
     plain = {n: v for n, v in saved.items() if n in base and own[n] == base[n]}
@@ -104,7 +98,7 @@ def restored_state(kind: type, saved: dict[str, Any]) -> Any:
         return restored(kind, typed, plain)
     except Misfit as fault:
         name = fault.place.lstrip(".")
-        what = f"field {name!r} of {kind.__name__}" if name else f"{kind.__name__}"
+        what = f"field {name!r} of {kind.__name__}" if name else kind.__name__
         raise StateMigrationError(f"state {what} cannot be restored: it {fault}", name) from None
 
 

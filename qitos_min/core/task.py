@@ -52,8 +52,7 @@ class Task(Record):
     @classmethod
     def from_dict(cls, payload: dict[str, Any]) -> Task:
         """Return the task that ``to_dict`` wrote; unknown keys are a ValueError."""
-        unknown = sorted(set(payload) - {f.name for f in fields(cls)})
-        if unknown:
+        if unknown := sorted(set(payload) - {f.name for f in fields(cls)}):
             raise ValueError(f"unknown task field {unknown[0]!r}")
         values = dict(payload)
         values["budget"] = TaskBudget(**(values.get("budget") or {}))
@@ -87,9 +86,8 @@ class TaskResult(Record):
 
 def check_limits(budget: Any) -> None:
     """Raise ``ValueError`` for the first limit that is neither None nor a number >= 0."""
-    for name in ("max_steps", "max_tokens"):
-        if getattr(budget, name) is not None:
-            check_count(getattr(budget, name), name, least=0)
+    check_count(budget.max_steps, "max_steps", least=0, optional=True)
+    check_count(budget.max_tokens, "max_tokens", least=0, optional=True)
     seconds = budget.max_runtime_seconds
     if seconds is not None and not (is_number(seconds) and seconds >= 0):
         raise ValueError(f"max_runtime_seconds must be a number of at least 0, got {seconds!r}")

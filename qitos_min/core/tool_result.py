@@ -30,6 +30,8 @@ TOOL_RESULT_SCHEMA_VERSION = "qitos.tool_result/v2"
 class ToolResultContractError(ContractError):
     """A result that breaks its contract."""
 
+    version_code, form_code = "unknown_schema_version", "invalid_canonical_field"
+
 
 @dataclass
 class ToolResult:
@@ -94,10 +96,10 @@ class ToolResult:
 
     @classmethod
     def from_value(cls, value: Any) -> ToolResult:
-        """The result of a tool that returned ``value``, which is the output of a success.
+        """The success of a tool that returned ``value``, or what a record of a result says.
 
-        If JSON cannot hold it, it is converted and ``metadata`` says so. Records of results
-        are read: those with a version strictly (ToolResultContractError), the older ones too.
+        What JSON cannot hold is converted and ``metadata`` says so. A record with a version is
+        read strictly (ToolResultContractError).
         """
         if isinstance(value, cls):
             return replace(value)
@@ -121,19 +123,7 @@ class ToolResult:
     @classmethod
     def from_dict(cls, value: Any) -> ToolResult:
         """Read what :meth:`to_dict` wrote, with or without ``success``."""
-        code = "invalid_canonical_field"
-        if not isinstance(value, Mapping):
-            what = f"a result must be a mapping, got {type(value).__qualname__}"
-            raise ToolResultContractError(code, what)
-        if value.get("schema_version") != TOOL_RESULT_SCHEMA_VERSION:
-            what = f"schema_version must be {TOOL_RESULT_SCHEMA_VERSION}"
-            raise ToolResultContractError("unknown_schema_version", what)
-        given = {name: item for name, item in value.items() if name != "success"}
-        try:
-            given = exact_values(given, cls.__dataclass_fields__)
-        except ValueError as error:
-            what = f"a result has exactly the fields of the contract, {error}"
-            raise ToolResultContractError(code, what) from None
+        given = exact_values(value, cls, ToolResultContractError, "success")
         # What cannot be read is left as it is, for the check whose turn it is.
         with suppress(ValueError):
             given["attempt_id"] = AttemptIdentity.from_dict(given["attempt_id"])
@@ -171,8 +161,7 @@ class ToolResult:
     def to_model_dict(self, max_chars: int = 4000) -> dict[str, Any]:
         """What a model may see, within ``max_chars`` characters of JSON over all its parts.
 
-        Short parts stay whole, the long ones share the rest. What is cut becomes text that
-        keeps both its ends, with ``...[TRUNCATED]`` between them.
+        What is cut becomes text that keeps both its ends, with ``...[TRUNCATED]`` between them.
         """
         if not is_count(max_chars):
             raise ValueError(f"max_chars must be an int >= 0, got {max_chars!r}")
@@ -187,9 +176,9 @@ class ToolResult:
     def to_trace_safe_dict(self) -> dict[str, Any]:
         """All but the output, without secrets and host paths; ``redaction`` counts these."""
         record = self.to_dict()
-        output_chars = len(joined(record.pop("output")))
+        output = joined(record.pop("output"))
         safe, removed = redact(record)
-        return {**safe, "redaction": {**removed, "output_chars": output_chars}}
+        return {**safe, "redaction": {**removed, "output_chars": len(output)}}
 
 
 _DEFAULTS = {
@@ -246,16 +235,11 @@ def _from_legacy(value: dict[str, Any], metadata: dict[str, Any]) -> ToolResult:
         return _failure("execution", "legacy_status_unknown", text, read)
     # A success with an error is none.
     status = "error" if status == "success" else status
-    kind = "policy" if status == "skipped" else "execution"
+    kind = _KIND_OF_STATUS.get(status, "execution")
     return _failure(kind, f"legacy_{status}", text, {**read, "status": status})
 
 
 _CLOSURE_VERSION = "qitos.tool_batch_closure/v1"
-
-
-def _is_time(value: Any) -> bool:
-    # False for NaN, and exact for an int too large for a float.
-    return is_number(value) and 0 <= value <= sys.float_info.max
 
 
 def _are_counts(value: Any) -> bool:
@@ -272,13 +256,13 @@ def _fits(schema: dict[str, Any]) -> Callable[[Any], bool]:
 
 
 def _is_closure(value: Any) -> bool:
-    slots = value["slots"] if check_value(value, _CLOSURE) is None else None
-    return value == {} if slots is None else len({s["action_id"] for s in slots}) == len(slots)
+    if check_value(value, _CLOSURE) is not None:
+        return value == {}
+    return len({slot["action_id"] for slot in value["slots"]}) == len(value["slots"])
 
 
 def _choice(code: str, name: str, kind: Any) -> FieldCheck:
-    words = get_args(kind)
-    return code, name, one_of(*words), " or ".join(words)
+    return code, name, one_of(*get_args(kind)), " or ".join(get_args(kind))
 
 
 def _object(required: dict[str, Any], **optional: Any) -> dict[str, Any]:
@@ -294,73 +278,65 @@ _SLOT_TEXTS = {"action_id": _TEXT, "state": _TEXT}
 _SLOT = _object(_SLOT_TEXTS, result_ref=_TEXT_OR_NONE, attempt_id=_TEXT_OR_NONE)
 _BATCH = {"batch_id": _TEXT, "slots": {"type": "array", "items": _SLOT}}
 _CLOSURE = _object({"schema_version": {"const": _CLOSURE_VERSION}, **_BATCH})
-_FIELD = "invalid_canonical_field"
+_FIELD, _VERSION = "invalid_canonical_field", TOOL_RESULT_SCHEMA_VERSION
 _TEXTS = "tool_name action_id error error_code recovery_hint effect_ref idempotency_ref"
 _FLAGS = "recoverable complete truncated worker_still_running reconciliation_required"
 _FLAGS += " outcome_unknown late_result stale_owner"
-_VERSION = (one_of(TOOL_RESULT_SCHEMA_VERSION), TOOL_RESULT_SCHEMA_VERSION)
-_KINDS = get_args(ToolErrorKind)
+_KIND = (or_none(one_of(*get_args(ToolErrorKind))), "None, semantic, execution or policy")
 _IDENTITY = (or_none(is_a(AttemptIdentity)), "an AttemptIdentity or None")
-_ACTION_WORDS = "None or an object of name, args and action_id"
-_CLOSURE_WORDS = f"empty or a {_CLOSURE_VERSION} with different slots"
+_CALL = (or_none(_fits(_ACTION)), "None or an object of name, args and action_id")
+_CLOSED = (_is_closure, f"empty or a {_CLOSURE_VERSION} with different slots")
 _FIELD_CHECKS: tuple[FieldCheck, ...] = (
-    ("unknown_schema_version", "schema_version", *_VERSION),
+    ("unknown_schema_version", "schema_version", one_of(_VERSION), _VERSION),
     _choice("invalid_terminal_status", "status", ToolResultStatus),
-    ("invalid_error_kind", "error_kind", or_none(one_of(*_KINDS)), f"None, {' or '.join(_KINDS)}"),
+    ("invalid_error_kind", "error_kind", *_KIND),
     _choice("invalid_effect_state", "effect_state", EffectState),
     _choice("invalid_retry_disposition", "retry_disposition", RetryDisposition),
     (_FIELD, _TEXTS, or_none(is_a(str)), "text or None"),
     ("invalid_attempt_identity", "attempt_id", *_IDENTITY),
     (_FIELD, _FLAGS, is_a(bool), "a bool"),
     (_FIELD, "attempts", is_count, "an int >= 0"),
-    (_FIELD, "latency_ms", _is_time, "a finite number >= 0"),
+    # False for NaN, and exact for an int too large for a float.
+    (_FIELD, "latency_ms", lambda v: is_number(v) and 0 <= v <= sys.float_info.max, "finite, >= 0"),
     (_FIELD, "owner_generation", or_none(is_count), "an int >= 0 or None"),
     (_FIELD, "omitted", _are_counts, "an object of ints >= 0"),
-    (_FIELD, "next_action", or_none(_fits(_ACTION)), _ACTION_WORDS),
+    (_FIELD, "next_action", *_CALL),
     (_FIELD, "metadata normalized_request provenance", is_a(dict), "an object"),
     (_FIELD, "declared_effects filesystem_changes", _fits(_ROWS), "an array of objects"),
     ("invalid_artifact_ref", "artifact_refs", _are_refs, "ArtifactRefs with different ids"),
-    ("invalid_batch_closure", "batch_closure", _is_closure, _CLOSURE_WORDS),
+    ("invalid_batch_closure", "batch_closure", *_CLOSED),
 )
 _KIND_OF_STATUS = {"skipped": "policy", "timed_out": "execution", "cancelled": "execution"}
-_EFFECT_OPEN = ("started", "unknown", "reconciliation_required")
-_EFFECT_RETRYABLE = ("no_effect_declared", "not_started", "rejected")
 _OUTCOME, _EFFECT = "contradictory_outcome", "contradictory_effect"
 _RETRY = "unsafe_retry_disposition"
-_TOGETHER = "effect_ref and an effect in effect_state go together"
-_FLAGGED = "an effect to reconcile needs reconciliation_required and outcome_unknown"
-_OPEN = f"outcome_unknown needs an effect that is {', '.join(_EFFECT_OPEN)}"
-_SETTLED = "retryable needs recoverable, no running worker, and no effect"
-_RUNNING = "blocked_worker_running needs a running worker"
-_UNCERTAIN = "requires_reconciliation needs outcome_unknown or reconciliation_required"
 
 
 def _state_fault(r: Any) -> tuple[str, str] | None:
     """Code and words of the first rule that the fields break together, or None."""
-    success, running = r.status == "success", r.worker_still_running
-    told = r.error_kind and r.error_code
+    success, running, effect = r.status == "success", r.worker_still_running, r.effect_state
+    unknown, reconciled, retry = r.outcome_unknown, r.reconciliation_required, r.retry_disposition
     silent = r.error is r.error_kind is r.error_code is None
+    lacks = not success and not (r.error_kind and r.error_code)
     kind = _KIND_OF_STATUS.get(r.status, r.error_kind)
-    effect, unknown, retry = r.effect_state, r.outcome_unknown, r.retry_disposition
-    reconciled = r.reconciliation_required
-    settled = effect in _EFFECT_RETRYABLE and not (unknown or reconciled or running)
-    may_run = r.status in ("timed_out", "cancelled")
-    has_ref, has_effect = r.effect_ref is not None, effect != "no_effect_declared"
-    flags = unknown and reconciled
-    # When a rule speaks, what must then hold, and that in words.
+    runs = running and r.status not in ("timed_out", "cancelled")
+    alone = (effect == "no_effect_declared") != (r.effect_ref is None)
+    closed = unknown and effect not in ("started", "unknown", "reconciliation_required")
+    free = r.recoverable and effect in ("no_effect_declared", "not_started", "rejected")
+    unsettled = not free or unknown or reconciled or running
+    sure, unflagged = not (unknown or reconciled), not (unknown and reconciled)
+    # A code, whether its rule is broken, and what the rule is.
     rules = (
-        (_OUTCOME, success, silent, "a success has no error, error_kind or error_code"),
-        (_OUTCOME, success, not running, "a success has no running worker"),
-        (_OUTCOME, not success, told, "a failure has an error_kind and an error_code"),
-        (_OUTCOME, True, r.error_kind == kind, f"a {r.status} call has the error_kind {kind}"),
-        (_OUTCOME, running, may_run, "only a timed_out or cancelled call has a worker"),
-        (_EFFECT, True, has_ref == has_effect, _TOGETHER),
-        (_EFFECT, effect == "unknown", unknown, "an unknown effect needs outcome_unknown"),
-        (_EFFECT, effect == "reconciliation_required", flags, _FLAGGED),
-        (_EFFECT, unknown, effect in _EFFECT_OPEN, _OPEN),
-        (_RETRY, retry == "retryable", r.recoverable and settled, _SETTLED),
-        (_RETRY, retry == "blocked_worker_running", running, _RUNNING),
-        (_RETRY, retry == "requires_reconciliation", unknown or reconciled, _UNCERTAIN),
+        (_OUTCOME, success and not silent, "a success has no error, error_kind or error_code"),
+        (_OUTCOME, success and running, "a success has no running worker"),
+        (_OUTCOME, lacks, "a failure has an error_kind and an error_code"),
+        (_OUTCOME, r.error_kind != kind, f"a {r.status} call has the error_kind {kind}"),
+        (_OUTCOME, runs, "only a timed_out or cancelled call has a worker"),
+        (_EFFECT, alone, "effect_ref and an effect in effect_state go together"),
+        (_EFFECT, effect == "unknown" and not unknown, "an unknown effect needs outcome_unknown"),
+        (_EFFECT, effect == "reconciliation_required" and unflagged, f"{effect} needs both flags"),
+        (_EFFECT, closed, f"outcome_unknown with the effect {effect}"),
+        (_RETRY, retry == "retryable" and unsettled, f"{retry} needs recoverable and no effect"),
+        (_RETRY, retry == "blocked_worker_running" and not running, f"{retry} needs a worker"),
+        (_RETRY, retry == "requires_reconciliation" and sure, f"{retry} needs uncertainty"),
     )
-    broken = ((code, what) for code, speaks, holds, what in rules if speaks and not holds)
-    return next(broken, None)
+    return next(((code, what) for code, broken, what in rules if broken), None)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextvars
 import functools
 import inspect
+import math
 import os
 import threading
 import time
 import weakref
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent import futures
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -27,17 +28,6 @@ _LONGEST_WAIT = 0.2 if os.name == "nt" else 3600.0
 AT_WORK: contextvars.ContextVar[Work | None] = contextvars.ContextVar("AT_WORK", default=None)
 
 _Outcome = tuple[Any, BaseException | None]
-# Of all signals between threads only this queue's may be sent by a handler of signals.
-_Signals = SimpleQueue[Any]
-
-
-def _received(signals: _Signals, end: float | None = None) -> Any:
-    """What is sent next; None when the clock has come to ``end``."""
-    while end is None or time.monotonic() < end:
-        left = _LONGEST_WAIT if end is None else max(end - time.monotonic(), 0)
-        with suppress(Empty):
-            return signals.get(timeout=min(left, _LONGEST_WAIT))
-    return None
 
 
 def _thread(work: Callable[..., Any], *args: Any, name: str = "qitos-tool") -> threading.Thread:
@@ -47,11 +37,11 @@ def _thread(work: Callable[..., Any], *args: Any, name: str = "qitos-tool") -> t
     return thread
 
 
-class DaemonThreads(ThreadPoolExecutor):
+class DaemonThreads(futures.ThreadPoolExecutor):
     """Gives each piece of work a daemon thread; a pool's own are joined at exit."""
 
     def submit(self, work: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
-        future: Future[Any] = Future()
+        future: futures.Future[Any] = futures.Future()
 
         def run() -> None:
             if future.set_running_or_notify_cancel():
@@ -69,60 +59,58 @@ class LeftBehind:
 
 
 class Work:
-    """A call in a thread of a run, or (without one) what a run does in its own thread."""
+    """A call in a thread of a run, or what a run does in its own thread."""
 
-    def __init__(self, threads: RunThreads, call: Callable[[], Any] | None = None) -> None:
+    def __init__(self, threads: RunThreads) -> None:
         self.threads = threads
         self.found: _Outcome | None = None
-        self.changed: _Signals = SimpleQueue()
+        # Of all signals between threads only this queue's may be sent by a handler of signals.
+        self.changed: SimpleQueue[bool] = SimpleQueue()
         self.wake = functools.partial(self.changed.put, True)
         self.tasks: set[Any] = set()  # Its coroutines; only the thread of the loop changes the set.
         self.loop: _Loop | None = None
         self.is_left = False
-        if call is not None:
-            self._call = call
-            self._context = contextvars.copy_context()
-            # What the loop itself waits for must not wait for the loop.
-            self._context.run(AT_WORK.set, None if threads.on_loop() else self)
 
-    def do(self) -> None:
-        found = self._context.run(outcome, self._call)
-        del self._call, self._context  # The context holds this object.
-        self.found = found
+    def has_changed(self, end: float) -> bool:
+        """Whether a signal came before the clock came to ``end``."""
+        while (left := end - time.monotonic()) > 0:
+            with suppress(Empty):
+                return self.changed.get(timeout=min(left, _LONGEST_WAIT))
+        return False
 
     def settled(self, value: Any) -> Any:
         loop = self.threads.loop()
         if loop is None or self.threads.on_loop():
             return settled_alone(value)
-        self.loop = loop
-        done: _Signals = SimpleQueue()
+        import asyncio
 
-        async def settle() -> None:
-            try:
-                done.put((await value, None))
-            except BaseException as error:  # SystemExit would end the loop.
-                done.put((None, error))
-
-        def start() -> None:
-            task = loop.loop.create_task(settle())
+        async def settle() -> _Outcome:
+            task = asyncio.current_task()
             self.tasks.add(task)
-            task.add_done_callback(ended)
-            if self.is_left:
-                task.cancel()
+            try:
+                if self.is_left:
+                    raise asyncio.CancelledError
+                return await value, None
+            except BaseException as error:  # SystemExit would end the loop.
+                return None, error
+            finally:
+                self.tasks.discard(task)
+                if inspect.iscoroutine(value):
+                    value.close()
 
-        def ended(task: Any) -> None:
-            self.tasks.discard(task)
-            if inspect.iscoroutine(value):
-                value.close()
-            done.put((None, RuntimeError("cancelled before it began")))
-
-        if not loop.call(start):
+        self.loop, begun = loop, settle()
+        try:
+            future = asyncio.run_coroutine_threadsafe(begun, loop.loop)
+        except RuntimeError:  # The loop has ended.
+            begun.close()
             return settled_alone(value)
         try:
-            return _given(_received(done))
+            while not future.done():
+                futures.wait([future], _LONGEST_WAIT)
         except KeyboardInterrupt:
             self.leave()
             raise
+        return _given(future.result())
 
     def leave(self) -> None:
         self.is_left = True
@@ -134,31 +122,24 @@ class _Worker:
     """The inbox of a daemon thread that does one piece of work after the other."""
 
     def __init__(self) -> None:
-        self.inbox: SimpleQueue[Work | None] = SimpleQueue()
+        self.inbox: SimpleQueue[Any] = SimpleQueue()
         self.is_busy = True
         _thread(self._serve)
 
     def _serve(self) -> None:
-        while (work := self.inbox.get()) is not None:
-            work.do()
+        while (given := self.inbox.get()) is not None:
+            work, context, call = given
+            work.found = context.run(outcome, call)
             self.is_busy = False
             work.wake()
-            del work  # Not to be kept until the next one comes.
+            del given, work, context, call  # Not to be kept until the next one comes.
 
 
 class _Loop:
     def __init__(self, owner: RunThreads) -> None:
-        started: SimpleQueue[Any] = SimpleQueue()
-        self.thread = _thread(self._serve, started, name="qitos-loop")
-        self.is_closed = False
-        self.loop, self._end = started.get()
-        if self.loop is None:
-            raise RuntimeError("the event loop of the run could not be started")
-        weakref.finalize(owner, self.call, self._end.set)
-
-    @staticmethod
-    def _serve(started: SimpleQueue[Any]) -> None:
         import asyncio  # Only asynchronous code pays for it.
+
+        started: SimpleQueue[Any] = SimpleQueue()
 
         async def stay() -> None:
             loop, end = asyncio.get_running_loop(), asyncio.Event()
@@ -166,22 +147,25 @@ class _Loop:
             started.put((loop, end))
             await end.wait()
 
-        try:
-            asyncio.run(stay())  # Cancels what is left, and closes generators.
-        finally:
-            started.put((None, None))
+        def serve() -> None:
+            # This cancels what is left, and closes generators.
+            started.put(outcome(lambda: asyncio.run(stay())))
 
-    def call(self, work: Callable[[], Any]) -> bool:
-        """Let the loop make a call; False when it has ended."""
-        with suppress(RuntimeError):
+        self.thread = _thread(serve, name="qitos-loop")
+        self.is_closed = False
+        self.loop, self._end = started.get()
+        if self.loop is None:
+            raise RuntimeError("the event loop of the run could not be started") from self._end
+        weakref.finalize(owner, self.call, self._end.set)
+
+    def call(self, work: Callable[[], Any]) -> None:
+        with suppress(RuntimeError):  # The loop has ended.
             self.loop.call_soon_threadsafe(work)
-            return True
-        return False
 
-    def close(self, wait: float = LAST_GRACE) -> None:
+    def close(self, wait: float) -> None:
         self.is_closed = True
-        if self.call(self._end.set):
-            self.thread.join(wait)
+        self.call(self._end.set)
+        self.thread.join(wait)
 
 
 class RunThreads:
@@ -228,7 +212,9 @@ class RunThreads:
 
     def start(self, call: Callable[[], Any]) -> tuple[Work, _Worker]:
         """Begin a call in a thread; ``RuntimeError`` where the system has none to spare."""
-        work = Work(self, call)
+        work, context = Work(self), contextvars.copy_context()
+        # What the loop itself waits for must not wait for the loop.
+        context.run(AT_WORK.set, None if self.on_loop() else work)
         with self._lock:
             # The first that is free, so that calls in turn stay in one thread.
             worker = next((w for w in self._workers if not w.is_busy), None)
@@ -238,12 +224,12 @@ class RunThreads:
                 # A run that was never taken to its end leaves nobody to end the thread.
                 weakref.finalize(self, worker.inbox.put, None)
             worker.is_busy = True
-        worker.inbox.put(work)
+        worker.inbox.put((work, context, call))
         return work, worker
 
     def wait(self, work: Work, limit: float | None = None, patient: bool = False) -> str | None:
         """None when the work has ended, else why it is not waited for any longer."""
-        started = time.monotonic()
+        limit_end = math.inf if limit is None else time.monotonic() + limit
         token = None if patient else self._token
         watched: set[Any] = getattr(token, "watched", set())
         watched.add(work.wake)
@@ -251,15 +237,13 @@ class RunThreads:
             while work.found is None:
                 if getattr(token, "mode", None) == "immediate":
                     return "cancelled"
-                now = time.monotonic()
-                ends = [] if limit is None else [(started + limit, "timeout")]
                 left = None if patient or self._time_left is None else self._time_left()
-                if left is not None:
-                    ends.append((now + left, "budget_time"))
-                end, cause = min(ends, default=(None, None))
-                if end is not None and end <= now:
+                now = time.monotonic()
+                time_end = math.inf if left is None else now + left
+                end, cause = min((limit_end, "timeout"), (time_end, "budget_time"))
+                if end <= now:
                     return cause
-                _received(work.changed, end)
+                work.has_changed(end)
         finally:
             watched.discard(work.wake)
         return None
@@ -311,15 +295,15 @@ class RunThreads:
         work.leave()
         end = time.monotonic() + _GRACE
         while work.found is None and (work.loop is not None or cause != "timeout"):
-            if not _received(work.changed, end):
+            if not work.has_changed(end):
                 break
         if work.found is None:
             self._drop(worker)
             if work.loop is not None:
                 work.loop.close(0)  # A coroutine may block it; the next call gets another.
             return LeftBehind(cause, running=True)
-        stopped = work.loop is not None and work.found[1] is not None
-        return LeftBehind(cause, running=False) if cause == "timeout" or stopped else work.found
+        stopped = cause == "timeout" or (work.loop is not None and work.found[1] is not None)
+        return LeftBehind(cause, running=False) if stopped else work.found
 
 
 def _given(found: _Outcome) -> Any:

@@ -99,7 +99,7 @@ def _check_structure(call: Call) -> Fault | None:
 
 
 def _check_input(call: Call) -> Fault | None:
-    if type(call.tool).validate_input is BaseTool.validate_input:
+    if getattr(call.tool.validate_input, "__func__", None) is BaseTool.validate_input:
         return None
     args, context = detach_json(call.args), dict(call.context)
     problem: Any = settled(call.tool.validate_input(args, context))

@@ -80,8 +80,7 @@ class _ToolTraits:
     def __post_init__(self) -> None:
         check_timeout(self.timeout_s)
         check_count(self.max_retries, "max_retries", least=0)
-        if self.result_max_chars is not None:
-            check_count(self.result_max_chars, "result_max_chars", least=0)
+        check_count(self.result_max_chars, "result_max_chars", least=0, optional=True)
         if not isinstance(self.permissions, ToolPermission):
             kind = type(self.permissions).__qualname__
             raise TypeError(f"permissions must be a ToolPermission, got {kind}")
@@ -154,15 +153,11 @@ class ToolPermissionSpec(Record):
 
 
 class BaseTool:
-    """Base of class tools: set ``name`` and ``description``, write ``execute`` (or ``run``).
-
-    The fields of :class:`ToolSpec` may be class attributes; a spec that is given beats them.
-    """
+    """Base of class tools: write ``execute`` (or ``run``); class attributes are its spec."""
 
     name: str = ""
     description: str = ""
-    # Whether to run in the thread that called the run, as signals and windows ask for:
-    # then it is waited for, whatever the run is told, unless it has a limit.
+    # As signals and windows ask for; then it is waited for, unless it has a limit.
     in_calling_thread: bool = False
 
     def __init__(self, spec: ToolSpec | None = None) -> None:
@@ -272,16 +267,13 @@ def function_tool(
 ) -> Any:
     """Make a tool of a function; with or without parentheses, also in a class body.
 
-    The keywords are the fields of :class:`ToolMeta`, which may refuse a value; any other
-    keyword becomes an attribute of the tool's ``meta``.
+    The keywords are the fields of :class:`ToolMeta`; others become attributes of the ``meta``.
     """
     given = {**locals(), **extra_meta}
     known = {name: given[name] for name in ToolMeta.__dataclass_fields__ if name in given}
     meta = ToolMeta(**known)
     vars(meta).update({name: extra_meta[name] for name in extra_meta if name not in known})
-    if func is None:
-        return lambda wrapped: FunctionTool(wrapped, meta)
-    return FunctionTool(func, meta)
+    return functools.partial(FunctionTool, meta=meta) if func is None else FunctionTool(func, meta)
 
 
 class _ToolObject(BaseTool):
@@ -292,15 +284,8 @@ class _ToolObject(BaseTool):
         self.target = target
         self.in_calling_thread = getattr(target, "in_calling_thread", False)
         self._signature = target._signature if isinstance(target, BaseTool) else None
-
-    def validate_input(
-        self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
-    ) -> str | None:
-        check = getattr(self.target, "validate_input", None)
-        return check(args, runtime_context) if callable(check) else None
-
-    def execute(self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None) -> Any:
-        return self.target.execute(args, runtime_context)
+        own = {name: getattr(target, name, None) for name in ("execute", "validate_input")}
+        vars(self).update({name: method for name, method in own.items() if callable(method)})
 
 
 def as_tool(item: Any, name: str | None = None, meta: ToolMeta | None = None) -> BaseTool:

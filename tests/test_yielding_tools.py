@@ -13,7 +13,7 @@ import pytest
 from tool_results import result_of
 
 from qitos_min import ToolRegistry
-from qitos_min.core import _execution
+from qitos_min.core import _tool_call
 from qitos_min.core.tool import BaseTool, ToolMeta
 
 
@@ -118,7 +118,7 @@ async def later_endless():
 
 @pytest.mark.parametrize("tool", [endless, later_endless])
 def test_a_tool_that_never_ends_is_stopped(tool, monkeypatch):
-    monkeypatch.setattr(_execution, "_MAX_YIELDED", 5)
+    monkeypatch.setattr(_tool_call, "_MAX_YIELDED", 5)
     closed.clear()
     result = result_of(ToolRegistry().register(tool), tool.__name__)
     assert result.error == "ValueError: the tool yielded more than 5 values"

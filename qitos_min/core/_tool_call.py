@@ -1,25 +1,32 @@
-"""One tool call from its arguments to its result; the checks before it is run."""
+"""One tool call from its arguments to its result: the checks, then the attempts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import hashlib
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from io import IOBase
 from typing import TYPE_CHECKING, Any
 
 from ._contract import detach_json
-from ._execution import execute
 from ._foreign import described, guarded, traced
+from ._json import to_json_value
 from ._json_schema import Fault, check_value, whole_numbers
-from ._threads import settled
+from ._shorten import CUT_MARK, both_ends, joined, within
+from ._threads import LAST_GRACE, LeftBehind, RunThreads, settled
 from .action import Action
-from .tool import BaseTool, ToolPermissionSpec, ToolSpec
-from .tool_result import ToolErrorKind, ToolResult, ToolResultStatus
+from .artifact import ArtifactRef
+from .tool import BaseTool, RetryPolicy, ToolPermissionSpec, ToolSpec
+from .tool_result import RetryDisposition, ToolErrorKind, ToolResult, ToolResultStatus
 
 if TYPE_CHECKING:
     from .tool_registry import ToolRegistry
 
 _DECISIONS = ("deny", "ask", "allow")
+_MAX_YIELDED = 10_000
 
 
 @dataclass
@@ -39,10 +46,7 @@ class Call:
 def call_tool(
     registry: ToolRegistry, action: Action, runtime_context: Mapping[str, Any] | None
 ) -> tuple[ToolResult, Call | None]:
-    """The result of one call, and the call itself if the tool is known.
-
-    Nothing runs unless all checks passed. Only ``KeyboardInterrupt`` is raised.
-    """
+    """The result of a call, and the call if the tool is known; raises ``KeyboardInterrupt`` only."""
     name, call = registry.resolve_name(action.name), None
     if name is None:
         found = registry.suggest(str(action.name))
@@ -122,11 +126,7 @@ def _check_rules(call: Call) -> Fault | None:
 
 
 def _is_hit(call: Call, rule: Any) -> bool:
-    """Whether a permission rule speaks about a call; ``ValueError`` for what is no rule.
-
-    ``tool`` is a name, an alias or a pattern as of ``fnmatch``; ``scope`` is a pattern for
-    what the tool's ``rule_scope_builder`` says.
-    """
+    """Whether a rule speaks about a call, by patterns for its names and for its scope."""
     known = isinstance(rule, Mapping) and rule.keys() <= {"tool", "decision", "scope"}
     if not known or not isinstance(rule.get("tool"), str) or rule.get("decision") not in _DECISIONS:
         keys = "'tool' and 'decision' (deny, ask or allow) and may have 'scope'"
@@ -201,3 +201,200 @@ _CHECKS: tuple[_Check, ...] = (
     (_check_approval, "approval_denied", "the approval", *_FORBIDDEN),
     (_check_ops, "env_required", "the look-up of operations", "execution", "error"),
 )
+
+
+def is_cancelled(context: Mapping[str, Any]) -> bool:
+    """Whether the ``cancel_token`` of a runtime context says to stop at once."""
+    return getattr(context.get("cancel_token"), "mode", None) == "immediate"
+
+
+def execute(call: Call) -> ToolResult:
+    started = time.perf_counter()
+    action, spec = call.action, call.spec
+    limits = (action.timeout_s, spec.timeout_s, call.context.get("timeout_s"))
+    limit = next((seconds for seconds in limits if seconds is not None), None)
+    policy = spec.retry_policy or RetryPolicy(1 + spec.max_retries, backoff_factor=0.0)
+    allowed = 1 + action.max_retries if action.max_retries else policy.max_attempts
+    allowed = allowed if action.idempotent else 1
+    threads: Any = call.context.get("threads")
+    pause = time.sleep if threads is None else threads.pause
+    failures: list[str] = []
+    for attempt in range(1, allowed + 1):
+        result, call.error = _attempt(call, limit)
+        again = result.retry_disposition == "retryable"
+        if call.error is not None:
+            again = isinstance(call.error, policy.retryable_exceptions)
+        elif result.status == "timed_out":
+            sure = spec.read_only and not result.outcome_unknown
+            again = sure and result.error_code != "budget_time"
+        if not again or attempt == allowed or is_cancelled(call.context):
+            break
+        if pause(policy.delay(attempt)) is False:
+            break
+        failures.append(result.error or result.status)
+    if call.error is not None and spec.on_failure is not None:
+        result = _after_failure(call, result)
+    if failures:
+        result.metadata["failed_attempts"] = failures
+    _limit_output(result, spec.result_max_chars, call.context)
+    result.attempts = attempt
+    result.latency_ms = (time.perf_counter() - started) * 1000.0
+    return result
+
+
+def _attempt(call: Call, limit: float | None) -> tuple[ToolResult, BaseException | None]:
+    given: list[Any] = []
+    call.value = None
+
+    def work() -> Any:
+        answer = call.tool.execute(detach_json(call.args), dict(call.context))
+        return _drained(settled(answer), given)
+
+    threads = call.context.get("threads")
+    if limit is None and (threads is None or call.tool.in_calling_thread):
+        value, error = guarded(work)
+    else:
+        used = RunThreads() if threads is None else threads
+        done, error = guarded(used.run, work, limit)
+        if threads is None:
+            used.close(0 if isinstance(done, LeftBehind) else LAST_GRACE)
+        if isinstance(done, LeftBehind):
+            return _left_behind(call, done, limit, given), None
+        value, error = done or (None, error)
+        if isinstance(error, KeyboardInterrupt):
+            raise error
+    if error is not None:
+        return raised(error, given), error
+    call.value = value
+    result, broken = guarded(ToolResult.from_value, value)
+    if broken is None:
+        return result, None
+    text = f"tool {call.name!r} returned a result that is broken: {described(broken)}"
+    return ToolResult.execution_error(code="invalid_tool_result", error=text), None
+
+
+def _left_behind(call: Call, left: LeftBehind, limit: float | None, given: list[Any]) -> ToolResult:
+    """The result of a tool that was not waited for any longer; it may have yielded."""
+    late, code = {
+        "timeout": (f"did not end within {limit or 0:g} s", "tool_timeout"),
+        "cancelled": ("was at work when the run was cancelled", "run_cancelled"),
+        "budget_time": ("was at work when the run's time was used up", "budget_time"),
+    }[left.cause]
+    name, action_id, unknown = call.name, call.action.action_id, not call.spec.read_only
+    after: RetryDisposition = "requires_reconciliation" if unknown else "not_evaluated"
+    return ToolResult(
+        status="cancelled" if left.cause == "cancelled" else "timed_out",
+        # The tool may be adding to the list.
+        output=to_json_value(list(given)) or None,
+        error=f"tool {name!r} {late} and {'is still running' if left.running else 'was stopped'}",
+        error_kind="execution",
+        error_code=code,
+        worker_still_running=left.running,
+        retry_disposition="blocked_worker_running" if left.running else after,
+        outcome_unknown=unknown,
+        effect_state="unknown" if unknown else "no_effect_declared",
+        effect_ref=(f"{name}:{action_id}" if action_id else name) if unknown else None,
+    )
+
+
+def _after_failure(call: Call, result: ToolResult) -> ToolResult:
+    """What ``on_failure`` makes of an exception; it hides neither of two failures."""
+    answer: Any = call.spec.on_failure
+    value, problem = guarded(lambda: settled(answer(call.error)))
+    if value is not None:
+        value, problem = guarded(ToolResult.from_value, value)
+    if problem is not None:
+        result.metadata["on_failure_error"] = described(problem)
+    if value is None:
+        return result
+    value.metadata.update(result.metadata, failure=result.error)
+    return value
+
+
+def _drained(value: Any, given: list[Any]) -> Any:
+    """A value, or ``given``, which gets what an iterator gives and returns, as it comes."""
+
+    def take(item: Any) -> None:
+        if len(given) == _MAX_YIELDED:
+            raise ValueError(f"the tool yielded more than {_MAX_YIELDED} values")
+        given.append(item)
+
+    async def drain() -> None:
+        try:
+            async for item in value:
+                take(item)
+        finally:
+            if isinstance(value, AsyncGenerator):
+                await value.aclose()
+
+    if isinstance(value, AsyncIterator):
+        settled(drain())
+        return given
+    if not isinstance(value, Iterator) or isinstance(value, IOBase):
+        return value
+    try:
+        while True:
+            take(next(value))
+    except StopIteration as end:
+        if end.value is not None:
+            take(end.value)
+    finally:
+        if isinstance(value, Generator):
+            value.close()
+    return given
+
+
+def _limit_output(result: ToolResult, limit: int | None, context: Mapping[str, Any]) -> None:
+    """Cut what a model is shown; an artifact store takes an output that is too long."""
+    if limit is None:
+        return
+    if len(text := joined(result.output)) > limit:
+        ref, error = guarded(_stored, result.output, context)
+        if error is not None:
+            result.metadata["artifact_error"] = described(error)
+        elif ref is not None:
+            result.artifact_refs = tuple(dict.fromkeys((*result.artifact_refs, ref)))
+            result.output = _cut(result, result.output, text, limit)
+            result.complete = False
+            text = ""
+    if result.model_output is not None:
+        text = joined(result.model_output)
+    if len(text) > limit:
+        shown = result.output if result.model_output is None else result.model_output
+        result.model_output = _cut(result, shown, text, limit)
+
+
+def _cut(result: ToolResult, value: Any, text: str, limit: int) -> Any:
+    """What is left of a value whose text is too long; the mark of a text is not counted."""
+    kept = within(value, limit) if isinstance(value, dict) else both_ends(text, limit)
+    result.truncated = True
+    result.omitted["chars"] = len(text) - len(joined(kept).replace(CUT_MARK, ""))
+    return kept
+
+
+def _stored(output: Any, context: Mapping[str, Any]) -> ArtifactRef | None:
+    """The reference to an output in the store; None where there is no store."""
+    store = context.get("artifact_resolver")
+    store = getattr(context.get("env"), "artifact_store", None) if store is None else store
+    if store is None:
+        return None
+    body = joined(output).encode()
+    digest = hashlib.sha256(body).hexdigest()
+    kind = "text/plain" if isinstance(output, str) else "application/json"
+    ref = ArtifactRef(f"output-{digest}", store.resolver_key, digest, kind, len(body), "utf-8")
+    store.put(ref, body)
+    return ref
+
+
+def raised(error: BaseException, given: Sequence[Any] = ()) -> ToolResult:
+    """The result of a tool that raised, with what it yielded and its command printed."""
+    printed: dict[str, Any] = {}
+    for name in ("stdout", "stderr"):
+        text = getattr(error, name, None)
+        text = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+        printed[name] = to_json_value(text) if isinstance(text, str) else None
+    output: Any = printed if any(printed.values()) else None
+    if given:
+        output = to_json_value([*given, output] if output else list(given))
+    told = {"output": output, "metadata": {"traceback": traced(error)}}
+    return ToolResult.execution_error(code="tool_execution_failed", error=described(error), **told)

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from ..core._execution import is_cancelled
 from ..core._foreign import guarded, outcome
 from ..core._threads import AT_WORK, RunThreads
-from ..core._tool_call import may_ask
+from ..core._tool_call import is_cancelled, may_ask
 from ..core.action import Action, ActionExecutionPolicy, ActionResult, ActionStatus
 from ..core.errors import ErrorCategory
 from ..core.tool_registry import ToolRegistry

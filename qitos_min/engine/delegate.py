@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core._execution import raised
 from ..core._foreign import error_text, guarded
+from ..core._tool_call import raised
 from ..core.agent_spec import AgentRegistry, AgentSpec
 from ..core.errors import StopReason
 from ..core.tool import BaseTool, ToolSpec

@@ -43,20 +43,15 @@ _FUNCTION = Form(None, ANY.read)
 
 
 def form_of(annotation: Any, *, saved: bool = False) -> Form:
-    """The form of any annotation; one that says nothing has the schema ``{}``.
+    """The form of any annotation; ``saved`` is for values that a program wrote.
 
-    ``saved`` is for values that a program wrote: an object comes back as it was left, and a
-    class that cannot be made of JSON is a ``Misfit``, where else the value is passed on.
+    Then an object comes back as it was left, and a class that JSON cannot make is a ``Misfit``.
     """
     return _Forms(saved).of(annotation)
 
 
 def restored(kind: type, values: dict[str, Any], kept: dict[str, Any]) -> Any:
-    """An object of a dataclass made of the saved JSON values of its fields.
-
-    ``kept`` are the values of further fields, which are taken as they are. Raises
-    ``Misfit`` with the place of what does not fit.
-    """
+    """An object of a dataclass made of saved JSON values, and of ``kept`` ones; or ``Misfit``."""
     forms, hints = _Forms(saved=True), resolved_hints(kind)
     read = {n: _part(forms.of(hints.get(n, Any)), v, f".{n}") for n, v in values.items()}
     return _made(kind, _members(kind), {**kept, **read}, saved=True)
@@ -81,9 +76,9 @@ class _Forms:
     def of(self, annotation: Any) -> Form:
         annotation, note = unwrapped(annotation)
         form = self.of_type(annotation)
-        if not note or form.schema is None:
-            return form
-        return Form({**form.schema, "description": note}, form.read)
+        if note and form.schema is not None:
+            return Form({**form.schema, "description": note}, form.read)
+        return form
 
     def of_type(self, annotation: Any) -> Form:
         kind = typing.get_origin(annotation) or annotation
@@ -116,19 +111,10 @@ class _Forms:
             given = schema()
             return Form(_inlined(given, given.get("$defs", {})), _reader(kind, validate))
         if dataclasses.is_dataclass(kind) or typing.is_typeddict(kind) or _is_named_tuple(kind):
-            return self.record_once(kind)
+            return self.record(kind)
         if not self.saved or getattr(kind, "_is_protocol", False):
             return ANY
         return Form({}, _reader(kind, getattr(kind, "from_dict", None)))
-
-    def record_once(self, kind: type) -> Form:
-        if kind in self.outer:
-            found = self.outer[kind]
-            return Form({"type": "object"}, lambda value: found[0].read(value))
-        self.outer[kind] = made = []
-        made.append(self.record(kind))
-        del self.outer[kind]
-        return made[0]
 
     def union(self, args: tuple[Any, ...]) -> Form:
         members = [form for form in map(self.of, args) if form is not _FUNCTION]
@@ -175,9 +161,14 @@ class _Forms:
         return Form({"type": "object", **further}, read)
 
     def record(self, kind: type) -> Form:
+        if kind in self.outer:
+            found = self.outer[kind]
+            return Form({"type": "object"}, lambda value: found[0].read(value))
+        self.outer[kind] = made = []
         members, hints = _members(kind), resolved_hints(kind)
         names = dict.fromkeys((*members, *_field_names(kind)))
         forms = {name: self.of(hints.get(name, Any)) for name in names}
+        del self.outer[kind]
 
         def read(value: Any) -> Any:
             if value is None or (not typing.is_typeddict(kind) and isinstance(value, kind)):
@@ -189,7 +180,8 @@ class _Forms:
             parts = {n: _part(forms.get(n, ANY), v, f".{n}") for n, v in value.items()}
             return _made(kind, members, parts, self.saved)
 
-        return Form(record_schema(forms, members, {}), read)
+        made.append(Form(record_schema(forms, members, {}), read))
+        return made[0]
 
 
 def _is_named_tuple(kind: type) -> bool:
@@ -202,15 +194,12 @@ def _field_names(kind: type) -> list[str]:
 
 def _members(kind: type) -> dict[str, Any]:
     """Default of each part that makes a record; ``...`` is one that cannot be shown."""
-    if typing.is_typeddict(kind):
-        # The class cannot see a mark that is still text when it is made, the hint can.
-        known = {"Required": True, "NotRequired": False}
-        found = {}
-        for name, hint in resolved_hints(kind).items():
-            needed = known.get(field_mark(hint), name in kind.__required_keys__)
-            found[name] = _EMPTY if needed else ...
-        return found
-    return defaults_of(parameters(kind))
+    if not typing.is_typeddict(kind):
+        return defaults_of(parameters(kind))
+    # The class cannot see a mark that is still text when it is made, the hint can.
+    known, hints = {"Required": True, "NotRequired": False}, resolved_hints(kind).items()
+    needed = {n: known.get(field_mark(hint), n in kind.__required_keys__) for n, hint in hints}
+    return {name: _EMPTY if is_needed else ... for name, is_needed in needed.items()}
 
 
 def _made(kind: type, members: dict[str, Any], parts: dict[str, Any], saved: bool) -> Any:
@@ -224,9 +213,8 @@ def _made(kind: type, members: dict[str, Any], parts: dict[str, Any], saved: boo
         raise Misfit(f"lacks the field {lacking[0]!r}")
     if typed_dict:
         return parts
-    for name in parts:
-        if name not in members and name not in stored:
-            raise Misfit(f"has the field {name!r}, which {kind.__name__} does not know")
+    if unknown := [name for name in parts if name not in members and name not in stored]:
+        raise Misfit(f"has the field {unknown[0]!r}, which {kind.__name__} does not know")
     given = {name: value for name, value in parts.items() if name in members}
     made = object.__new__(kind) if bare else _built(kind, lambda: kind(**given))
     for name in stored:

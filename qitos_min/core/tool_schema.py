@@ -21,10 +21,7 @@ _INJECTED = dict(runtime_context=True, ops=True, env=False, file_ops=False, proc
 
 
 def type_to_json_schema(annotation: Any) -> dict[str, Any]:
-    """The JSON schema of the values of a type; ``{}`` when the type says nothing.
-
-    A type that holds itself is described once.
-    """
+    """The JSON schema of the values of a type; ``{}`` when the type says nothing."""
     return form_of(annotation).schema or {}
 
 
@@ -40,10 +37,9 @@ class CallSignature:
 
     @classmethod
     def of(cls, func: Callable[..., Any], tool: str = "", described: bool = False) -> CallSignature:
-        """Read the signature of any callable, of a tool of this name.
+        """Read the signature of a callable; ``described`` means that the tool has its own schema.
 
-        Raises ``ValueError`` if it has none, or if it needs a function, which no
-        caller can send; not if the tool is ``described`` by a schema of its own.
+        Raises ``ValueError`` if there is none, or if it needs a function, which none can send.
         """
         hints, found = resolved_hints(documented(func)), parameters(func)
         forms = {item.name: form_of(hints.get(item.name, Any)) for item in found}
@@ -55,11 +51,9 @@ class CallSignature:
         for name, form in forms.items():
             if form.schema is None and taken[name] is _EMPTY and not described:
                 tool = tool or getattr(func, "__name__", type(func).__name__)
-                raise ValueError(
-                    f"tool {tool!r} cannot be called by a model: its parameter {name!r} takes "
-                    "a function, which JSON cannot hold; give it a default, then it is left out of "
-                    "the schema"
-                )
+                what = f"tool {tool!r} cannot be called by a model: its parameter {name!r} takes"
+                why = "which JSON cannot hold; give it a default, then it is left out of the schema"
+                raise ValueError(f"{what} a function, {why}")
         schema = record_schema(forms, taken, parse_docstring(documented(func).__doc__))
         if further is not None:
             schema["additionalProperties"] = further.schema or True
@@ -77,10 +71,7 @@ class CallSignature:
     def bind(
         self, args: Mapping[str, Any], context: Mapping[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
-        """The positional and named values of one call; the runtime's beat ``args``.
-
-        An argument that its type cannot take is passed as it is.
-        """
+        """The positional and named values of one call; what no type can take is passed as it is."""
         values = dict(args)
         for name, value in args.items():
             with suppress(Misfit):
@@ -89,12 +80,8 @@ class CallSignature:
             value = _injected_value(name, context)
             if value is not None or default is _EMPTY:
                 values[name] = value
-        first = [
-            values.pop(name, default)
-            for name, default in self.positional.items()
-            if name in values or default is not _EMPTY
-        ]
-        return first, values
+        given = {n: d for n, d in self.positional.items() if n in values or d is not _EMPTY}
+        return [values.pop(name, default) for name, default in given.items()], values
 
     def _typed(self, name: str, value: Any) -> Any:
         form = self.forms.get(name, self.further)
@@ -102,12 +89,8 @@ class CallSignature:
 
 
 def function_schema(func: Callable[..., Any]) -> dict[str, Any]:
-    """What a caller of ``func`` fills: ``parameters``, ``required``, ``descriptions``.
-
-    ``parameters`` has the JSON schema of each by name, with its description and default.
-    Raises ``ValueError`` for a callable without a readable signature, or with a
-    parameter without default that takes a function.
-    """
+    """What a caller of ``func`` fills: JSON schemas by name as ``parameters``, ``required``, and
+    ``descriptions``; ``ValueError`` where there is no signature, or a function is needed."""
     schema = CallSignature.of(func).schema
     parts = schema["properties"]
     notes = {name: part["description"] for name, part in parts.items() if "description" in part}

@@ -11,11 +11,10 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-_ARGUMENTS = set("args arguments parameters params".split())
-_ARGUMENTS |= {"keyword args", "keyword arguments", "other parameters"}
-_SECTIONS = _ARGUMENTS | {"see also"}
+_ARGUMENTS = {"keyword args", "keyword arguments", "other parameters"}
+_ARGUMENTS |= set("args arguments parameters params".split())
+_SECTIONS = _ARGUMENTS | {"see also", "warning", "warnings", "yield", "yields"}
 _SECTIONS |= set("attributes example examples note notes raises references return returns".split())
-_SECTIONS |= {"warning", "warnings", "yield", "yields"}
 _FIELD = re.compile(r":\w+(?:\s+[^:]*)?:(?:\s|$)")
 _ENTRIES = {  # The names of parameters, and what a line says of them.
     "google": re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+|$)(.*)"),
@@ -45,8 +44,7 @@ def defaults_of(found: list[inspect.Parameter]) -> dict[str, Any]:
 
 def resolved_hints(owner: Any) -> dict[str, Any]:
     """The annotations of a function or class; what cannot be resolved is ``Any``."""
-    found = _evaluated(owner)
-    if found is not None:
+    if (found := _evaluated(owner)) is not None:
         return found
     hints: dict[str, Any] = {}
     for scope in reversed(getattr(owner, "__mro__", (owner,))):

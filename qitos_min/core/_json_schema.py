@@ -34,11 +34,10 @@ _LIMITS: dict[str, tuple[Any, Callable[[Any, Any], Any], str]] = {
 
 
 def check_value(value: Any, schema: Any, path: str = "") -> Fault | None:
-    """The first fault of a JSON value, or None when it fits.
+    """The first fault of a JSON value, which messages call by its ``path``, or None.
 
-    ``path`` names the value in messages; "" is the argument object itself. Keywords
-    outside the common subset are not judged. An object schema that lists its
-    properties allows no others unless ``additionalProperties`` says so.
+    Only the common keywords are judged. An object schema that lists its properties allows no
+    others unless ``additionalProperties`` says so.
     """
     return next(_faults(value, schema, path), None)
 
@@ -46,7 +45,7 @@ def check_value(value: Any, schema: Any, path: str = "") -> Fault | None:
 def _faults(value: Any, schema: Any, path: str) -> Iterator[Fault]:
     if not isinstance(schema, dict) or not schema:
         return
-    place = _place(path)
+    place = f"argument {path!r}" if path else "the arguments"
     names = schema.get("type")
     if names and not _is_type(value, names):
         wanted = " or ".join(map(str, names)) if isinstance(names, list) else names
@@ -56,7 +55,13 @@ def _faults(value: Any, schema: Any, path: str) -> Iterator[Fault]:
         listed = ", ".join(map(repr, allowed))
         yield Fault(_VALUE, f"{place} must be one of {listed}, got {reprlib.repr(value)}")
     if "anyOf" in schema:
-        yield from _faults_of_any(value, schema["anyOf"], path)
+        found = [check_value(value, member, path) for member in schema["anyOf"]]
+        if all(found):
+            # A member of the right type says best what is wrong inside it.
+            closer = [fault for fault in found if fault and fault.code != _TYPE]
+            told = "; ".join(fault.message for fault in found if fault)
+            whole = Fault(_TYPE, f"{place} fits none of: {told}")
+            yield closer[0] if len(closer) == 1 else whole
     if isinstance(value, dict):
         yield from _faults_of_object(value, schema, path)
     if isinstance(value, list):
@@ -69,10 +74,6 @@ def _faults(value: Any, schema: Any, path: str) -> Iterator[Fault]:
             yield Fault(_VALUE, f"{place} must {words.format(schema[keyword])}")
 
 
-def _place(path: str) -> str:
-    return f"argument {path!r}" if path else "the arguments"
-
-
 def _is_type(value: Any, name: Any) -> bool:
     if isinstance(name, list):
         return any(_is_type(value, each) for each in name)
@@ -81,16 +82,6 @@ def _is_type(value: Any, name: Any) -> bool:
     if name == "integer" and isinstance(value, float):
         return value.is_integer()  # JSON Schema's rule: 2.0 is an integer.
     return isinstance(value, _TYPES.get(name, object))
-
-
-def _faults_of_any(value: Any, members: list[Any], path: str) -> Iterator[Fault]:
-    faults = [check_value(value, member, path) for member in members]
-    found = [fault for fault in faults if fault is not None]
-    # A member of the right type says best what is wrong inside it.
-    closer = [fault for fault in found if fault.code != _TYPE]
-    if len(found) == len(faults):
-        told = f"{_place(path)} fits none of: {'; '.join(fault.message for fault in found)}"
-        yield closer[0] if len(closer) == 1 else Fault(_TYPE, told)
 
 
 def _faults_of_object(value: dict[str, Any], schema: Any, path: str) -> Iterator[Fault]:

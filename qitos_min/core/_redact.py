@@ -26,29 +26,19 @@ _WORD = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+"
 # costs no more than its length. ASCII classes: a secret may follow a CJK letter.
 _PLAIN_WORD = r"(?:[A-Za-z][a-z]*|[A-Z]+)(?![\w+/=-]|\.\w)"
 _BASE64 = r"[A-Za-z0-9_-]"
-_SECRET_TEXTS = (
+_SECRET_TEXTS = (  # The first group, if any, stays.
     # PEM blocks, also those that were cut off.
-    (r"(?s)-----BEGIN [A-Z0-9 ]+-----.*?(?:-----END [A-Z0-9 ]+-----|\Z)", _SECRET),
+    r"(?s)-----BEGIN [A-Z0-9 ]+-----.*?(?:-----END [A-Z0-9 ]+-----|\Z)",
     # The user part of a URL.
-    (r"(?<=://)[^\s/?#\"'<>\[]+@", _SECRET + "@"),
+    r"(?<=://)[^\s/?#\"'<>\[]+(?=@)",
     # HTTP credentials; what follows in prose ("bearer token", "basic usage") stays.
-    (
-        r"(?i)(?<![a-z0-9_])(bearer[ \t]+)"
-        r"(?!\[|(?:tokens?|auth\w*|scheme|realm|of|is|and|or|not|in)\b)[^\s\"',;<>]+",
-        rf"\1{_SECRET}",
-    ),
-    (
-        rf"(?<![A-Za-z0-9_])((?i:basic)[ \t]+)(?!{_PLAIN_WORD})" r"[A-Za-z0-9+/=_.~-]{6,}",
-        rf"\1{_SECRET}",
-    ),
+    r"(?i)(?<![a-z0-9_])(bearer[ \t]+)"
+    r"(?!\[|(?:tokens?|auth\w*|scheme|realm|of|is|and|or|not|in)\b)[^\s\"',;<>]+",
+    rf"(?<![A-Za-z0-9_])((?i:basic)[ \t]+)(?!{_PLAIN_WORD})[A-Za-z0-9+/=_.~-]{{6,}}",
     # JSON web tokens, and keys known by their first letters.
-    (rf"(?<![A-Za-z0-9_-])eyJ{_BASE64}+\.{_BASE64}+\.{_BASE64}*", _SECRET),
-    (
-        rf"(?<![A-Za-z0-9])(?:sk-{_BASE64}{{6,}}|(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{{12,}}"
-        rf"|(?:gh[opsu]_|github_pat_|glpat-|xox[a-z]-){_BASE64}{{10,}}"
-        rf"|(?:AIza|hf_){_BASE64}{{30,}})",
-        _SECRET,
-    ),
+    rf"(?<![A-Za-z0-9_-])eyJ{_BASE64}+\.{_BASE64}+\.{_BASE64}*",
+    rf"(?<![A-Za-z0-9])(?:sk-{_BASE64}{{6,}}|(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{{12,}}"
+    rf"|(?:gh[opsu]_|github_pat_|glpat-|xox[a-z]-){_BASE64}{{10,}}|(?:AIza|hf_){_BASE64}{{30,}})",
 )
 # A name with its value inside a text: a header, NAME=value and "name": "value", then
 # what is a line of its own in a file of settings, and an option of a command.
@@ -81,9 +71,13 @@ def is_secret_name(name: str) -> bool:
     words = [word.lower() for word in re.findall(_WORD, name)]
     if not words or words[-1] in _MEASURES:
         return False
-    if not _SECRET_WORDS.isdisjoint([*chunks, *words]):
-        return True
-    return not _SECRET_PAIRS.isdisjoint(zip(words, words[1:]))
+    pairs = zip(words, words[1:])
+    return not (_SECRET_WORDS.isdisjoint([*chunks, *words]) and _SECRET_PAIRS.isdisjoint(pairs))
+
+
+def _is_short_secret_name(value: Any) -> bool:
+    # A sentence that speaks of a password is no name.
+    return isinstance(value, str) and len(value.split()) <= 2 and is_secret_name(value)
 
 
 def redact(value: Any) -> tuple[Any, dict[str, int]]:
@@ -93,53 +87,44 @@ def redact(value: Any) -> tuple[Any, dict[str, int]]:
     the ``value`` beside a ``name``. Of other texts only the recognised part goes.
     """
     removed = {"secret_values": 0, "secret_texts": 0, "host_paths": 0}
-    return _Redaction(removed).tree(value), removed
 
+    def assigned(match: re.Match[str]) -> str:
+        name, sign, value = match.groups()
+        if not is_secret_name(name):
+            return match[0]
+        removed["secret_texts"] += 1
+        quote = value[0] if value[0] in "\"'" else ""
+        return f"{name}{sign}{quote}{_SECRET}{quote}"
 
-class _Redaction:
-    def __init__(self, removed: dict[str, int]) -> None:
-        self.removed = removed
+    def safe_text(text: str) -> str:
+        for pattern in _NAMED_TEXTS:
+            text = re.sub(pattern, assigned, text)
+        for pattern in _SECRET_TEXTS:
+            text, count = re.subn(pattern, lambda found: "".join(found.groups()) + _SECRET, text)
+            removed["secret_texts"] += count
+        text, count = re.subn(_HOST_PATH, _PATH, text)
+        removed["host_paths"] += count
+        return text
 
-    def tree(self, value: Any, secret: bool = False) -> Any:
+    def tree(value: Any, secret: bool = False) -> Any:
         if secret:  # That there is none is no secret.
-            self.removed["secret_values"] += value is not None
+            removed["secret_values"] += value is not None
             return None if value is None else _SECRET
         if isinstance(value, str):
-            return self.text(value)
+            return safe_text(value)
         if isinstance(value, list):
             named = len(value) == 2 and _is_short_secret_name(value[0])
-            return [self.tree(item, named and index == 1) for index, item in enumerate(value)]
+            return [tree(item, named and index == 1) for index, item in enumerate(value)]
         if not isinstance(value, dict):
             return value
         named = _is_short_secret_name(value.get("name", value.get("key")))
         safe: dict[str, Any] = {}
         for key, item in value.items():
-            told = free = self.text(key)
+            told = free = safe_text(key)
             number = 2
             while free in safe:
                 free, number = f"{told}#{number}", number + 1
-            safe[free] = self.tree(item, is_secret_name(key) or (named and key == "value"))
+            safe[free] = tree(item, is_secret_name(key) or (named and key == "value"))
         return safe
 
-    def text(self, text: str) -> str:
-        for pattern in _NAMED_TEXTS:
-            text = re.sub(pattern, self._assignment, text)
-        for pattern, replacement in _SECRET_TEXTS:
-            text, count = re.subn(pattern, replacement, text)
-            self.removed["secret_texts"] += count
-        text, count = re.subn(_HOST_PATH, _PATH, text)
-        self.removed["host_paths"] += count
-        return text
-
-    def _assignment(self, match: re.Match[str]) -> str:
-        name, sign, value = match.groups()
-        if not is_secret_name(name):
-            return match[0]
-        self.removed["secret_texts"] += 1
-        quote = value[0] if value[0] in "\"'" else ""
-        return f"{name}{sign}{quote}{_SECRET}{quote}"
-
-
-def _is_short_secret_name(value: Any) -> bool:
-    # A sentence that speaks of a password is no name.
-    return isinstance(value, str) and len(value.split()) <= 2 and is_secret_name(value)
+    return tree(value), removed

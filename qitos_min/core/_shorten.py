@@ -31,14 +31,13 @@ def fitted(
 ) -> dict[str, Any]:
     """A copy of an object whose JSON text has at most ``limit`` characters.
 
-    Keys and the values named in ``whole`` count too, up to half of the limit; short
-    values stay as they are, the long ones share the rest. An object among them is fitted
-    in its turn unless ``flat`` names it; anything else that is cut becomes text.
+    Keys and the values named in ``whole`` take up to half of them, the long values share the rest:
+    an object is fitted in its turn unless ``flat`` names it, anything else becomes text.
     """
-    if len(dumps(parts)) <= limit:
-        return dict(parts)
-    long = {n: _size(v) for n, v in parts.items() if n not in whole and v is not None}
     view = dict(parts)
+    if len(dumps(parts)) <= limit:
+        return view
+    long = {n: _size(v) for n, v in parts.items() if n not in whole and v is not None}
     room = limit - min(len(dumps({**parts, **dict.fromkeys(long, "")})), limit // 2)
     for index, name in enumerate(sorted(long, key=long.__getitem__)):
         share = room // (len(long) - index)
@@ -50,9 +49,9 @@ def fitted(
 
 def within(value: Any, limit: int, *, flat: bool = False) -> Any:
     """A value cut to ``limit`` characters of JSON text: an object or a text."""
-    if isinstance(value, dict) and not flat:
-        if len(dumps(dict.fromkeys(value, ""))) <= limit // 2:
-            return fitted(value, limit)
+    is_open = isinstance(value, dict) and not flat
+    if is_open and len(dumps(dict.fromkeys(value, ""))) <= limit // 2:
+        return fitted(value, limit)
     return shortened(joined(value), limit, _size)
 
 
@@ -63,8 +62,8 @@ def _size(value: Any) -> int:
 
 def joined(*parts: Any) -> str:
     """The parts that are not None, one per line; what is no text as JSON."""
-    texts = [part if isinstance(part, str) else dumps(part) for part in parts if part is not None]
-    return "\n".join(texts)
+    told = (part for part in parts if part is not None)
+    return "\n".join(part if isinstance(part, str) else dumps(part) for part in told)
 
 
 def brief(value: Any, limit: int = 48) -> str:

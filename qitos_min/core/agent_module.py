@@ -20,11 +20,10 @@ ObservationT = TypeVar("ObservationT")
 class AgentModule(ABC, Generic[StateT, ObservationT, ActionT]):
     """An agent: how it begins, decides and takes in what happened.
 
-    ``name`` may be an attribute or a keyword; it is the class's name otherwise. Keywords that
-    are not named here are kept in ``config``.
+    Keywords that are not named here are kept in ``config``.
     """
 
-    name: str | None = None
+    name: str | None = None  # An attribute or a keyword, else the class's name.
 
     def __init__(
         self,
@@ -132,11 +131,9 @@ class AgentModule(ABC, Generic[StateT, ObservationT, ActionT]):
     ) -> Any:
         """Run a task and return its answer (None if it failed); with ``return_state`` the result.
 
-        ``max_steps`` is the budget's and the state's, ``memory`` the agent's for this run.
-        ``workspace`` is a folder that becomes the environment; it is made if need be.
-        ``trace`` is a writer, or True for a new folder below ``trace_logdir`` whose name begins
-        with ``trace_prefix``; ``run_spec`` or ``experiment_spec`` turn it on. ``render=True``
-        prints the run as it goes. Further options of ``Engine`` go to it, others to ``init_state``.
+        ``workspace`` is a folder that becomes the environment; it is made if need be. ``trace`` is
+        a writer, or True for a new folder below ``trace_logdir``, as with ``run_spec`` or
+        ``experiment_spec``. ``render=True`` prints the run. Others go to ``init_state``.
         """
         options = locals()
         kept = self.memory
@@ -159,8 +156,8 @@ def _engine_settings(agent: AgentModule[Any, Any, Any], given: dict[str, Any]) -
     others, max_steps = given["state_kwargs"], given["max_steps"]
     names = inspect.signature(Engine).parameters
     settings = {name: given[name] for name in names if given.get(name) is not None}
-    settings.update(given["engine_kwargs"] or {})
-    settings.update({name: others.pop(name) for name in names if name in others})
+    settings |= given["engine_kwargs"] or {}
+    settings |= {name: others.pop(name) for name in names if name in others}
     kinds: Any = (("run_spec", RunSpec), ("experiment_spec", ExperimentSpec))
     specs = {n: kind.from_value(given[n]).to_dict() for n, kind in kinds if given[n] is not None}
     trace, render = given["trace"], given["render"]
@@ -179,14 +176,12 @@ def _engine_settings(agent: AgentModule[Any, Any, Any], given: dict[str, Any]) -
         shown = shown if isinstance(shown, (list, tuple)) else [shown]
         settings["render_hooks"] = [*settings.get("render_hooks", ()), *shown]
     if max_steps is not None:
-        budget = settings.get("budget") or RuntimeBudget()
-        settings["budget"] = replace(budget, max_steps=max_steps)
+        settings["budget"] = replace(settings.get("budget") or RuntimeBudget(), max_steps=max_steps)
         if taken(agent.init_state, ["max_steps"]):
             others["max_steps"] = max_steps
-    if given["workspace"] is not None:
-        Path(given["workspace"]).mkdir(parents=True, exist_ok=True)
-        if settings.get("env") is None:
-            from ..kit.env import HostEnv
+    if (workspace := given["workspace"]) is not None:
+        Path(workspace).mkdir(parents=True, exist_ok=True)
+        from ..kit.env import HostEnv
 
-            settings["env"] = HostEnv(given["workspace"])
+        settings["env"] = settings.get("env") or HostEnv(workspace)
     return settings

@@ -25,12 +25,10 @@ _DESCRIBED += ["supports_background", "result_max_chars", "produces_artifact"]
 
 
 class ToolRegistry:
-    """Tools by name or alias, with the one way to call them.
-
-    With ``auto_short_aliases`` the last part of a dotted name is an alias unless two claim it.
-    """
+    """Tools by name or alias, with the one way to call them."""
 
     def __init__(self, *, auto_short_aliases: bool = True) -> None:
+        # Whether the last part of a dotted name is an alias, unless two claim it.
         self._auto_short_aliases = auto_short_aliases
         self._tools: dict[str, BaseTool] = {}
         self._sources: dict[str, str] = {}  # ``function``, ``tool`` for an object, or ``toolset``.
@@ -55,10 +53,9 @@ class ToolRegistry:
     def register(
         self, item: Any, name: str | None = None, meta: ToolMeta | None = None
     ) -> ToolRegistry:
-        """Add one tool: a function, bound method or tool object; returns itself.
+        """Add a function, bound method or tool object, under a name and with traits of its own.
 
-        ``name`` and the fields set in ``meta`` hold in this registry only. Raises
-        ``TypeError`` for no tool, ``ValueError`` for a name that is taken or not legal.
+        Raises ``TypeError`` for no tool, ``ValueError`` for a name that is taken or not legal.
         """
         source = "function" if is_function(item) else "tool"
         return self._add([as_tool(item, name, meta)], source)
@@ -91,10 +88,7 @@ class ToolRegistry:
         return self.include(items)
 
     def register_toolset(self, toolset: Any, namespace: str | None = None) -> ToolRegistry:
-        """Add the tools of an object with ``tools()`` as ``namespace.name``.
-
-        The namespace is by default the toolset's ``name`` or that of its class in lower case.
-        """
+        """Add the tools of an object with ``tools()`` as ``namespace.name``, by default its own."""
         if not _is_toolset(toolset):
             raise TypeError(f"a toolset needs a method tools(), got {shown(toolset)}")
         prefix = _toolset_name(toolset) if namespace is None else namespace
@@ -194,10 +188,9 @@ class ToolRegistry:
     def call(
         self, tool_name: str, /, runtime_context: dict[str, Any] | None = None, **args: Any
     ) -> Any:
-        """Call a tool through all checks, approval included, and return its value.
+        """The value of a tool called through all checks; raises what the tool raised.
 
-        Raises what the tool raised, ``ValueError`` for an unknown tool and
-        ``ToolExecutionError`` for a call that was refused or did not end in time.
+        ``ValueError`` is for an unknown one, ``ToolExecutionError`` for a call that was refused.
         """
         action = Action(self._known(tool_name), args)
         result, call = call_tool(self, action, runtime_context)
@@ -213,16 +206,15 @@ class ToolRegistry:
     def execute(self, action: Action, runtime_context: dict[str, Any] | None = None) -> ToolResult:
         """Run an action through all checks; only ``KeyboardInterrupt`` is raised.
 
-        ``runtime_context`` is what the runtime knows (``env``, ``state``,
-        ``approval_callback``, ``auto_approve``, ``permission_rules``, ...).
+        The context has ``env``, ``state``, ``approval_callback``, ``permission_rules``, ...
         """
         return call_tool(self, action, runtime_context)[0]
 
     def setup(self, context: dict[str, Any] | None = None) -> None:
         """Call ``setup(context)`` of each toolset that has it, in order."""
-        for toolset in self._toolsets:
-            if callable(getattr(toolset, "setup", None)):
-                toolset.setup(context or {})
+        for setup in (getattr(toolset, "setup", None) for toolset in self._toolsets):
+            if callable(setup):
+                setup(context or {})
 
     def teardown(self, context: dict[str, Any] | None = None) -> None:
         """Call ``teardown`` of each toolset in reverse; raises the first exception at last."""
@@ -248,10 +240,8 @@ class ToolRegistry:
     def _add(self, added: list[BaseTool], source: str) -> ToolRegistry:
         tools = dict(self._tools)
         for tool in added:
-            name = tool.spec.name
-            _check_name(name)
-            other = tools.get(name) or tools.get(self._aliases.get(name, ""))
-            if other is not None:
+            _check_name(name := tool.spec.name)
+            if other := tools.get(name) or tools.get(self._aliases.get(name, "")):
                 taken = f"tool {name!r} is {shown(other)} already"
                 raise ValueError(f"{taken}, it cannot be {shown(tool)} too")
             tools[name] = tool

@@ -165,7 +165,7 @@ def test_what_is_no_mapping_is_no_record(value: Any) -> None:
         ToolResult.from_dict(value)
     kind = type(value).__qualname__
     assert str(caught.value) == (
-        f"invalid_canonical_field: expected a mapping, got {kind}"
+        f"invalid_canonical_field: a result must be a mapping, got {kind}"
     )
 
 

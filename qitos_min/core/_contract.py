@@ -32,7 +32,8 @@ class ContractError(ValueError):
     The text never holds the offending value, which may be a secret.
     """
 
-    version_code = form_code = ""  # For a record of another version, or with other keys.
+    # What a record of another version, no mapping and one with other keys are called.
+    version_code = form_code = no_mapping = other_keys = ""
 
     def __init__(self, code: str, what: str) -> None:
         super().__init__(code, what)
@@ -56,7 +57,7 @@ def exact_values(
 ) -> dict[str, Any]:
     """The fields of a kind of record of this version in a mapping of these and ``further`` keys."""
     if not isinstance(value, Mapping):
-        raise error(error.form_code, f"expected a mapping, got {type(value).__qualname__}")
+        raise error(error.form_code, f"{error.no_mapping}, got {type(value).__qualname__}")
     if value.get("schema_version") != kind.schema_version:
         raise error(error.version_code, f"schema_version must be {kind.schema_version}")
     names = kind.__dataclass_fields__
@@ -64,8 +65,8 @@ def exact_values(
     missing = ", ".join(name for name in names if name not in value) or "none"
     unknown = len([name for name in value if name not in names and name not in further])
     if unknown or len(found) < len(names):
-        what = f"expected exactly the {len(names)} keys of the contract, missing: {missing}"
-        raise error(error.form_code, f"{what}, unknown: {unknown}")
+        told = f"{error.other_keys}, missing: {missing}, unknown: {unknown}"
+        raise error(error.form_code, told)
     return found
 
 

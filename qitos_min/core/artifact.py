@@ -15,6 +15,7 @@ class ArtifactContractError(ContractError):
     """An artifact, or a reference to one, that breaks its contract."""
 
     version_code, form_code = "unsupported_artifact_schema", "invalid_artifact_reference"
+    no_mapping, other_keys = "expected a mapping", "expected exactly the 11 keys of the contract"
 
 
 @dataclass(frozen=True)

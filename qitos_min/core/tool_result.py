@@ -31,6 +31,8 @@ class ToolResultContractError(ContractError):
     """A result that breaks its contract."""
 
     version_code, form_code = "unknown_schema_version", "invalid_canonical_field"
+    no_mapping = "a result must be a mapping"
+    other_keys = "a result has exactly the fields of the contract"
 
 
 @dataclass

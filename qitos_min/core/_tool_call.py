@@ -59,8 +59,7 @@ def call_tool(
         call = Call(registry, tool, tool.spec, name, action.args, context, action)
         result = _refusal(call) or execute(call)
         result.provenance.setdefault("source", registry.source_of(name))
-    result.tool_name = name or str(action.name)
-    result.action_id = action.action_id
+    result.tool_name, result.action_id = name or str(action.name), action.action_id
     return result, call
 
 
@@ -75,10 +74,9 @@ def _refusal(call: Call) -> ToolResult | None:
         if error is not None:
             fault = Fault(code, f"{place} of tool {call.name!r} raised {described(error)}")
         if fault is not None:
-            told = {} if error is None else {"traceback": traced(error)}
-            failed: dict[str, Any] = {"error_code": fault.code, "error": fault.message}
-            failed |= {"error_kind": kind, "recoverable": kind == "semantic", "attempts": 0}
-            return ToolResult(status, metadata=told, **failed)
+            told: Any = {"metadata": {"traceback": traced(error)}} if error else {}
+            told |= {"error_kind": kind, "recoverable": kind == "semantic", "attempts": 0}
+            return ToolResult(status, error=fault.message, error_code=fault.code, **told)
     return None
 
 
@@ -116,13 +114,13 @@ def _check_input(call: Call) -> Fault | None:
 
 def _check_rules(call: Call) -> Fault | None:
     rules = call.context.get("permission_rules") or ()
-    if not isinstance(rules, (list, tuple)):
+    if not isinstance(rules, (list, tuple)):  # An iterator would guard the first call only.
         raise ValueError(f"permission_rules must be a list, got {type(rules).__qualname__}")
     found = {rule["decision"] for rule in rules if _is_hit(call, rule)}
     call.decision = next((word for word in _DECISIONS if word in found), "default")
-    if call.decision != "deny":
-        return None
-    return Fault("permission_denied", f"a rule denies tool {call.name!r}")
+    if call.decision == "deny":
+        return Fault("permission_denied", f"a rule denies tool {call.name!r}")
+    return None
 
 
 def _is_hit(call: Call, rule: Any) -> bool:
@@ -177,8 +175,7 @@ def _check_approval(call: Call) -> Fault | None:
 
 
 def _check_ops(call: Call) -> Fault | None:
-    env = call.context.get("env")
-    ops = dict(call.context.get("ops") or ())
+    env, ops = call.context.get("env"), dict(call.context.get("ops") or ())
     for group in call.spec.required_ops:
         if group not in ops and env is not None:
             ops[group] = env.get_ops(group)
@@ -357,10 +354,9 @@ def _limit_output(result: ToolResult, limit: int | None, context: Mapping[str, A
             result.output = _cut(result, result.output, text, limit)
             result.complete = False
             text = ""
-    if result.model_output is not None:
-        text = joined(result.model_output)
+    shown = result.output if result.model_output is None else result.model_output
+    text = text if result.model_output is None else joined(shown)
     if len(text) > limit:
-        shown = result.output if result.model_output is None else result.model_output
         result.model_output = _cut(result, shown, text, limit)
 
 

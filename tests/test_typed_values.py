@@ -23,7 +23,7 @@ from tool_results import result_of
 
 from qitos_min import ToolRegistry
 from qitos_min.core._json import to_json_value
-from qitos_min.core._kinds import Misfit
+from qitos_min.core._json_schema import Misfit
 from qitos_min.core._typed import form_of
 from qitos_min.core.tool_schema import CallSignature, type_to_json_schema
 

@@ -20,9 +20,8 @@ from typing import Any
 from ._foreign import described
 from ._introspect import defaults_of, field_mark, parameters, resolved_hints, unwrapped
 from ._json import to_json_value
-from ._json_schema import check_value
-from ._kinds import ANY, NULL, SCALARS, Form, Misfit
-from ._kinds import choice, misfit, record_schema, scalar, union_schema
+from ._json_schema import ANY, NULL, SCALARS, Form, Misfit, check_value
+from ._json_schema import choice, misfit, record_schema, scalar, union_schema
 
 _EMPTY = inspect.Parameter.empty
 # As what a list, set or mapping in a signature is made.

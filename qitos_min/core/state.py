@@ -7,7 +7,7 @@ from typing import Any
 
 from ._introspect import resolved_hints
 from ._json import to_json_value
-from ._kinds import Misfit
+from ._json_schema import Misfit
 from ._typed import restored
 from .errors import ErrorCategory, QitosRuntimeError, StopReason
 

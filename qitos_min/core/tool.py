@@ -109,10 +109,9 @@ class ToolSpec(_ToolTraits):
     def from_attributes(cls, source: Any, doc: str | None) -> ToolSpec:
         """The spec that attributes spell out; ``doc`` stands in for a description."""
         found = {item.name: getattr(source, item.name, None) for item in fields(cls)}
-        given = {name: value for name, value in found.items() if value is not None}
-        if not given.get("description"):
-            given["description"], _ = docstring_parts(doc)
-        return cls(**{"name": "", **given})
+        found["name"] = found["name"] or ""
+        found["description"] = found["description"] or docstring_parts(doc)[0]
+        return cls(**{name: value for name, value in found.items() if value is not None})
 
     def arguments_schema(self) -> dict[str, Any]:
         """The JSON schema of the arguments; one without properties allows any."""
@@ -142,14 +141,14 @@ class ToolPermissionSpec(Record):
     @classmethod
     def from_spec(cls, spec: ToolSpec) -> ToolPermissionSpec:
         """The record of a tool, detached from it."""
-        return cls(**{item.name: getattr(spec, item.name) for item in fields(cls)})
+        return cls(**{name: getattr(spec, name) for name in cls.__dataclass_fields__})
 
     @classmethod
     def from_dict(cls, payload: Mapping[str, Any]) -> ToolPermissionSpec:
         """Read what :meth:`to_dict` wrote; absent keys keep their defaults."""
         known = {n: v for n, v in payload.items() if n in cls.__dataclass_fields__}
-        permissions = ToolPermission(**payload.get("permissions") or {})
-        return cls(**{**known, "permissions": permissions})
+        known["permissions"] = ToolPermission(**known.get("permissions") or {})
+        return cls(**known)
 
 
 class BaseTool:
@@ -212,15 +211,15 @@ class FunctionTool(BaseTool):
             raise TypeError(f"a function tool needs a callable, got {type(func).__qualname__}")
         self.func = func
         self.meta = meta or get_tool_meta(func) or ToolMeta()
-        own, name = self.meta.input_schema, self.meta.name
-        self._signature = CallSignature.of(func, tool=name or "", described=own is not None)
         given = {item.name: getattr(self.meta, item.name) for item in fields(ToolMeta)}
+        own, name, text = self.meta.input_schema, self.meta.name, self.meta.description
+        self._signature = CallSignature.of(func, tool=name or "", described=own is not None)
         given["input_schema"] = schema = own or self._signature.schema
         given["name"] = getattr(func, "__name__", "") if name is None else name
-        if given["description"] is None:
-            given["description"], _ = docstring_parts(documented(func).__doc__)
+        text = docstring_parts(documented(func).__doc__)[0] if text is None else text
         properties, required = schema.get("properties", {}), schema.get("required", [])
-        super().__init__(ToolSpec(parameters=properties, required=required, **given))
+        given |= {"description": text, "parameters": properties, "required": required}
+        super().__init__(ToolSpec(**given))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.func(*args, **kwargs)

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._introspect import defaults_of, documented, parameters, parse_docstring, resolved_hints
-from ._json_schema import Fault
-from ._kinds import Form, Misfit, record_schema
+from ._json_schema import Fault, Form, Misfit, record_schema
 from ._typed import form_of
 
 __all__ = ["CallSignature", "function_schema", "parse_docstring", "type_to_json_schema"]

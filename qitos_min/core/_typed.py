@@ -10,7 +10,7 @@ import inspect
 import json
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from decimal import Decimal
 from enum import Enum, Flag
@@ -49,11 +49,9 @@ def form_of(annotation: Any, *, saved: bool = False) -> Form:
     return _Forms(saved).of(annotation)
 
 
-def restored(kind: type, values: dict[str, Any], kept: dict[str, Any]) -> Any:
-    """An object of a dataclass made of saved JSON values, and of ``kept`` ones; or ``Misfit``."""
-    forms, hints = _Forms(saved=True), resolved_hints(kind)
-    read = {n: _part(forms.of(hints.get(n, Any)), v, f".{n}") for n, v in values.items()}
-    return _made(kind, _members(kind), {**kept, **read}, saved=True)
+def restored(kind: type, values: dict[str, Any], plain: Collection[str]) -> Any:
+    """A dataclass's object of saved JSON values, the ``plain`` ones as they are; or ``Misfit``."""
+    return _Forms(saved=True).record(kind, plain).read(values)
 
 
 def like(value: Any, sample: Any) -> Any:
@@ -159,25 +157,43 @@ class _Forms:
         further = {"additionalProperties": item.schema} if item.schema else {}
         return Form({"type": "object", **further}, read)
 
-    def record(self, kind: type) -> Form:
+    def record(self, kind: type, plain: Collection[str] = ()) -> Form:
         if kind in self.outer:
             found = self.outer[kind]
             return Form({"type": "object"}, lambda value: found[0].read(value))
         self.outer[kind] = made = []
-        members, hints = _members(kind), resolved_hints(kind)
-        names = dict.fromkeys((*members, *_field_names(kind)))
-        forms = {name: self.of(hints.get(name, Any)) for name in names}
+        members, hints, typed_dict = _members(kind), resolved_hints(kind), typing.is_typeddict(kind)
+        stored = (
+            [f.name for f in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
+        )
+        names = dict.fromkeys((*members, *stored))
+        forms = {n: ANY if n in plain else self.of(hints.get(n, Any)) for n in names}
         del self.outer[kind]
+        stored = stored if self.saved else []
 
         def read(value: Any) -> Any:
-            if value is None or (not typing.is_typeddict(kind) and isinstance(value, kind)):
+            if value is None or (not typed_dict and isinstance(value, kind)):
                 return value
             if _is_named_tuple(kind) and isinstance(value, list):
                 value = dict(zip(members, value))
             if not isinstance(value, dict):
                 raise misfit(f"an object of the fields of {kind.__name__}", value)
             parts = {n: _part(forms.get(n, ANY), v, f".{n}") for n, v in value.items()}
-            return _made(kind, members, parts, self.saved)
+            lacking = [n for n in members if members[n] is _EMPTY and n not in parts]
+            # The values that a constructor only uses are gone when the object was saved.
+            bare = bool(stored and lacking) and not any(n in stored for n in lacking)
+            if lacking and not bare and not (self.saved and typed_dict):  # It may be filled later.
+                raise Misfit(f"lacks the field {lacking[0]!r}")
+            if typed_dict:
+                return parts
+            if unknown := [n for n in parts if n not in members and n not in stored]:
+                raise Misfit(f"has the field {unknown[0]!r}, which {kind.__name__} does not know")
+            given = {n: part for n, part in parts.items() if n in members}
+            record = object.__new__(kind) if bare else _built(kind, lambda: kind(**given))
+            for name in stored:
+                if name in parts:  # As it was left, whatever the constructor makes of it.
+                    object.__setattr__(record, name, parts[name])
+            return record
 
         made.append(Form(record_schema(forms, members, {}), read))
         return made[0]
@@ -185,10 +201,6 @@ class _Forms:
 
 def _is_named_tuple(kind: type) -> bool:
     return issubclass(kind, tuple) and hasattr(kind, "_fields")
-
-
-def _field_names(kind: type) -> list[str]:
-    return [f.name for f in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
 
 
 def _members(kind: type) -> dict[str, Any]:
@@ -199,27 +211,6 @@ def _members(kind: type) -> dict[str, Any]:
     known, hints = {"Required": True, "NotRequired": False}, resolved_hints(kind).items()
     needed = {n: known.get(field_mark(hint), n in kind.__required_keys__) for n, hint in hints}
     return {name: _EMPTY if is_needed else ... for name, is_needed in needed.items()}
-
-
-def _made(kind: type, members: dict[str, Any], parts: dict[str, Any], saved: bool) -> Any:
-    """A record of its parts, all of which are typed values."""
-    stored = _field_names(kind) if saved else []
-    lacking = [n for n, default in members.items() if default is _EMPTY and n not in parts]
-    # The values that a constructor only uses are gone when the object was saved.
-    bare = bool(stored) and bool(lacking) and not any(n in stored for n in lacking)
-    typed_dict = typing.is_typeddict(kind)
-    if lacking and not bare and not (saved and typed_dict):  # A program may fill it later.
-        raise Misfit(f"lacks the field {lacking[0]!r}")
-    if typed_dict:
-        return parts
-    if unknown := [name for name in parts if name not in members and name not in stored]:
-        raise Misfit(f"has the field {unknown[0]!r}, which {kind.__name__} does not know")
-    given = {name: value for name, value in parts.items() if name in members}
-    made = object.__new__(kind) if bare else _built(kind, lambda: kind(**given))
-    for name in stored:
-        if name in parts:  # As it was left, whatever the constructor makes of it.
-            object.__setattr__(made, name, parts[name])
-    return made
 
 
 def _built(kind: Any, make: Callable[..., Any], *args: Any) -> Any:

@@ -91,11 +91,8 @@ class StateSchema:
 def restored_state(kind: type, saved: dict[str, Any]) -> Any:
     """A state of any dataclass from the JSON values of its fields, or ``StateMigrationError``."""
     own, base = resolved_hints(kind), resolved_hints(StateSchema)
-    # ``validate`` judges the fields of the base.
-    plain = {n: v for n, v in saved.items() if n in base and own[n] == base[n]}
-    typed = {n: v for n, v in saved.items() if n not in plain}
-    try:
-        return restored(kind, typed, plain)
+    try:  # ``validate`` judges the fields of the base.
+        return restored(kind, saved, [n for n in base if own.get(n) == base[n]])
     except Misfit as fault:
         name = fault.place.lstrip(".")
         what = f"field {name!r} of {kind.__name__}" if name else kind.__name__

@@ -227,28 +227,25 @@ def union_schema(members: list[Schema]) -> Schema:
     return {"anyOf": [bare, NULL.schema], "description": first["description"]}
 
 
-def with_default(schema: Schema, default: Any) -> Schema:
-    """Add a default that JSON can hold; any other is left out, never replaced."""
-    if default is ... or default is Parameter.empty:
-        return schema
-    if default is None and check_value(None, schema) is not None:
-        schema = union_schema([schema, {"type": "null"}])
-    with suppress(ValueError):
-        value = detach_json(enum_value(default) if isinstance(default, Enum) else default)
-        return schema if check_value(value, schema) else {**schema, "default": value}
-    return schema
-
-
 def record_schema(
     forms: dict[str, Form], defaults: dict[str, Any], notes: dict[str, str]
 ) -> Schema:
     """The schema of an object of the parts in ``defaults`` that JSON can say."""
     parts, required = {}, []
     for name, form in forms.items():
-        if name in defaults and form.schema is not None:
-            note = {"description": notes[name]} if name in notes else {}
-            parts[name] = {**note, **with_default(form.schema, defaults[name])}
-            required += [name] if defaults[name] is Parameter.empty else []
+        schema, default = form.schema, defaults.get(name)
+        if name not in defaults or schema is None:
+            continue
+        if default is Parameter.empty:
+            required.append(name)
+        elif default is not ...:
+            if default is None and check_value(None, schema) is not None:
+                schema = union_schema([schema, {"type": "null"}])
+            with suppress(ValueError):  # What JSON cannot hold is left out, never replaced.
+                value = detach_json(enum_value(default) if isinstance(default, Enum) else default)
+                if check_value(value, schema) is None:
+                    schema = {**schema, "default": value}
+        parts[name] = {**({"description": notes[name]} if name in notes else {}), **schema}
     return {"type": "object", "properties": parts, "required": required}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
+from collections import Counter
 from collections.abc import Iterable
 from copy import copy
 from typing import Any
@@ -95,8 +96,7 @@ class ToolRegistry:
         tools = [as_tool(item) for item in toolset.tools()]
         if prefix:
             tools = [as_tool(tool, f"{prefix}.{tool.spec.name}") for tool in tools]
-        self._add(tools, "toolset")
-        self._toolsets.append(toolset)
+        self._add(tools, "toolset")._toolsets.append(toolset)
         return self
 
     def register_alias(self, alias: str, name: str) -> ToolRegistry:
@@ -126,7 +126,7 @@ class ToolRegistry:
     def names_of(self, name: str) -> list[str]:
         """The canonical name of a tool, then its aliases; ``ValueError`` if unknown."""
         canonical = self._known(name)
-        aliases = (a for a, known in self._all_aliases().items() if known == canonical)
+        aliases = [alias for alias, known in self._all_aliases().items() if known == canonical]
         return [canonical, *(alias for alias in aliases if alias not in self._tools)]
 
     def suggest(self, name: str, limit: int = 3) -> list[str]:
@@ -158,8 +158,8 @@ class ToolRegistry:
         """What a chat model is told: one function entry per tool, sorted by name."""
         told = []
         for spec in (self._tools[name].spec for name in self.list_tools()):
-            text, schema = spec.prompt or spec.description, to_json_value(spec.arguments_schema())
-            function = {"name": spec.name, "description": text, "parameters": schema}
+            function = {"name": spec.name, "description": spec.prompt or spec.description}
+            function["parameters"] = to_json_value(spec.arguments_schema())
             told.append({"type": "function", "function": function})
         return told
 
@@ -192,8 +192,7 @@ class ToolRegistry:
 
         ``ValueError`` is for an unknown one, ``ToolExecutionError`` for a call that was refused.
         """
-        action = Action(self._known(tool_name), args)
-        result, call = call_tool(self, action, runtime_context)
+        result, call = call_tool(self, Action(self._known(tool_name), args), runtime_context)
         if call is not None and call.error is not None:
             if result.is_success:  # By ``on_failure``.
                 return result.output
@@ -220,8 +219,8 @@ class ToolRegistry:
         """Call ``teardown`` of each toolset in reverse; raises the first exception at last."""
         hooks = [getattr(toolset, "teardown", None) for toolset in reversed(self._toolsets)]
         ended = [guarded(hook, context or {})[1] for hook in hooks if callable(hook)]
-        for error in filter(None, ended):
-            raise error
+        if errors := [error for error in ended if error is not None]:
+            raise errors[0]
 
     def _known(self, name: str) -> str:
         if (canonical := self.resolve_name(name)) is None:
@@ -229,12 +228,10 @@ class ToolRegistry:
         return canonical
 
     def _all_aliases(self) -> dict[str, str]:
-        claims: dict[str, list[str]] = {}
         # A copy, because another thread may register meanwhile.
-        for name in list(self._tools) if self._auto_short_aliases else ():
-            if "." in name:
-                claims.setdefault(name.rpartition(".")[2], []).append(name)
-        short = {alias: names[0] for alias, names in claims.items() if len(names) == 1}
+        dotted = [n for n in list(self._tools) if "." in n and self._auto_short_aliases]
+        claims = Counter(name.rpartition(".")[2] for name in dotted)
+        short = {alias: n for n in dotted if claims[alias := n.rpartition(".")[2]] == 1}
         return {**self._aliases, **short, **self._aliases}  # Those that were given come first.
 
     def _add(self, added: list[BaseTool], source: str) -> ToolRegistry:

@@ -52,10 +52,8 @@ def check_fields(record: object, checks: Iterable[FieldCheck], error: type[Contr
                 raise error(code, f"{name} must be {expected}, got a value of type {kind}")
 
 
-def exact_values(
-    value: Any, kind: Any, error: type[ContractError], *further: str
-) -> dict[str, Any]:
-    """The fields of a kind of record of this version in a mapping of these and ``further`` keys."""
+def exact_values(value: Any, kind: Any, error: type[ContractError], *more: str) -> dict[str, Any]:
+    """The fields of a kind of record of this version in a mapping of these and ``more`` keys."""
     if not isinstance(value, Mapping):
         raise error(error.form_code, f"{error.no_mapping}, got {type(value).__qualname__}")
     if value.get("schema_version") != kind.schema_version:
@@ -63,7 +61,7 @@ def exact_values(
     names = kind.__dataclass_fields__
     found = {name: value[name] for name in names if name in value}
     missing = ", ".join(name for name in names if name not in value) or "none"
-    unknown = len([name for name in value if name not in names and name not in further])
+    unknown = len([name for name in value if name not in names and name not in more])
     if unknown or len(found) < len(names):
         told = f"{error.other_keys}, missing: {missing}, unknown: {unknown}"
         raise error(error.form_code, told)

@@ -227,9 +227,7 @@ def union_schema(members: list[Schema]) -> Schema:
     return {"anyOf": [bare, NULL.schema], "description": first["description"]}
 
 
-def record_schema(
-    forms: dict[str, Form], defaults: dict[str, Any], notes: dict[str, str]
-) -> Schema:
+def record_schema(forms: dict[str, Form], defaults: dict[str, Any], told: dict[str, str]) -> Schema:
     """The schema of an object of the parts in ``defaults`` that JSON can say."""
     parts, required = {}, []
     for name, form in forms.items():
@@ -245,7 +243,7 @@ def record_schema(
                 value = detach_json(enum_value(default) if isinstance(default, Enum) else default)
                 if check_value(value, schema) is None:
                     schema = {**schema, "default": value}
-        parts[name] = {**({"description": notes[name]} if name in notes else {}), **schema}
+        parts[name] = {**({"description": told[name]} if name in told else {}), **schema}
     return {"type": "object", "properties": parts, "required": required}
 
 

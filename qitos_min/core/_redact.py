@@ -6,20 +6,14 @@ import re
 from typing import Any
 
 _SECRET, _PATH = "[REDACTED]", "[REDACTED_PATH]"
-_SECRET_WORDS = frozenset(
-    "apikey authorization cookie cookies credential credentials passphrase passwd "
-    "password passwords privatekey secret secrets token".split()
-)
+_SECRET_WORDS = set("apikey authorization cookie cookies credential credentials".split())
+_SECRET_WORDS |= set("passphrase passwd password passwords privatekey secret secrets token".split())
 # ``max_tokens`` and its like are counts, so the plural alone is no secret.
-_SECRET_PAIRS = frozenset(
-    tuple(pair.split("_"))
-    for pair in "access_key access_keys api_key api_keys private_key private_keys "
-    "access_tokens auth_tokens bearer_tokens refresh_tokens".split()
-)
+_SECRET_PAIRS = {(word, end) for word in ("access", "api", "private") for end in ("key", "keys")}
+_SECRET_PAIRS |= {(word, "tokens") for word in ("access", "auth", "bearer", "refresh")}
 # A name that ends so tells about a secret (``token_count``) instead of holding one.
-_MEASURES = frozenset(
-    "budget cost count counts ids index length limit limits offset size type usage".split()
-)
+_MEASURES = {"budget", "cost", "count", "counts", "ids", "index", "length", "limit", "limits"}
+_MEASURES |= {"offset", "size", "type", "usage"}
 _WORD = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+"
 
 # Each pattern starts where no other match of it can have begun, so that a long text

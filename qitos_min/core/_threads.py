@@ -175,9 +175,7 @@ class RunThreads:
     no seconds are left (``time_left``), and at Ctrl-C. A run within a tool shares the loop.
     """
 
-    def __init__(
-        self, token: Any = None, time_left: Callable[[], float | None] | None = None
-    ) -> None:
+    def __init__(self, token: Any = None, time_left: Callable[[], Any] | None = None) -> None:
         self._token, self._time_left = token, time_left
         self._lock = threading.Lock()
         self._workers: list[_Worker] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import collections.abc as abc
-import dataclasses
 import functools
 import inspect
 import json
@@ -12,6 +11,7 @@ import types
 import typing
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from enum import Enum, Flag
 from pathlib import PurePath
@@ -107,7 +107,7 @@ class _Forms:
         if schema and validate:
             given = schema()
             return Form(_inlined(given, given.get("$defs", {})), _reader(kind, validate))
-        if dataclasses.is_dataclass(kind) or typing.is_typeddict(kind) or _is_named_tuple(kind):
+        if is_dataclass(kind) or typing.is_typeddict(kind) or _is_named_tuple(kind):
             return self.record(kind)
         if not self.saved or getattr(kind, "_is_protocol", False):
             return ANY
@@ -163,9 +163,7 @@ class _Forms:
             return Form({"type": "object"}, lambda value: found[0].read(value))
         self.outer[kind] = made = []
         members, hints, typed_dict = _members(kind), resolved_hints(kind), typing.is_typeddict(kind)
-        stored = (
-            [f.name for f in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
-        )
+        stored = [field.name for field in fields(kind)] if is_dataclass(kind) else []
         names = dict.fromkeys((*members, *stored))
         forms = {n: ANY if n in plain else self.of(hints.get(n, Any)) for n in names}
         del self.outer[kind]

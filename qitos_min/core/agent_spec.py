@@ -100,9 +100,8 @@ class AgentRegistry:
         if name in self._specs:
             raise ValueError(f"an agent named {name!r} is registered already")
         if taken := [repr(other.name) for other in self if other.handoff_tool_name == shared]:
-            raise ValueError(
-                f"agents {taken[0]} and {name!r} would share the handoff tool {shared!r}"
-            )
+            both = f"{taken[0]} and {name!r}"
+            raise ValueError(f"agents {both} would share the handoff tool {shared!r}")
         self._specs[name] = spec
         return self
 

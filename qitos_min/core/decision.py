@@ -11,7 +11,7 @@ from .action import Action
 
 ActionT = TypeVar("ActionT")
 _MODES = ("act", "final", "wait", "branch", "handoff")
-_Text = str | None
+_Str = str | None
 _Meta = dict[str, Any] | None
 
 
@@ -32,32 +32,28 @@ class Decision(Record, Generic[ActionT]):
         self.actions = [Action.from_dict(a) if isinstance(a, Mapping) else a for a in given]
 
     @classmethod
-    def act(cls, actions: Any, rationale: _Text = None, meta: _Meta = None) -> Decision[Any]:
+    def act(cls, actions: Any, rationale: _Str = None, meta: _Meta = None) -> Decision[Any]:
         """Call tools: a list of actions, or a single one."""
         actions = list(actions) if isinstance(actions, (list, tuple)) else [actions]
         return cls("act", actions=actions, rationale=rationale, meta=meta or {})
 
     @classmethod
-    def final(
-        cls, answer: Any = None, rationale: _Text = None, meta: _Meta = None
-    ) -> Decision[Any]:
+    def final(cls, answer: Any = None, rationale: _Str = None, meta: _Meta = None) -> Decision[Any]:
         """End the run with an answer."""
         return cls("final", final_answer=answer, rationale=rationale, meta=meta or {})
 
     @classmethod
-    def wait(cls, rationale: _Text = None, meta: _Meta = None) -> Decision[Any]:
+    def wait(cls, rationale: _Str = None, meta: _Meta = None) -> Decision[Any]:
         """Do nothing in this step."""
         return cls("wait", rationale=rationale, meta=meta or {})
 
     @classmethod
-    def branch(
-        cls, candidates: list[Any], rationale: _Text = None, meta: _Meta = None
-    ) -> Decision[Any]:
+    def branch(cls, candidates: Any, rationale: _Str = None, meta: _Meta = None) -> Decision[Any]:
         """Offer several decisions; the engine takes the first, or its search picks."""
         return cls("branch", candidates=list(candidates), rationale=rationale, meta=meta or {})
 
     @classmethod
-    def handoff(cls, target: str, rationale: _Text = None, meta: _Meta = None) -> Decision[Any]:
+    def handoff(cls, target: str, rationale: _Str = None, meta: _Meta = None) -> Decision[Any]:
         """Give the run to the agent registered under a name."""
         return cls("handoff", target=target, rationale=rationale, meta=meta or {})
 

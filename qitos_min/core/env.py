@@ -56,13 +56,11 @@ class Env(ABC):
     name: str = "env"
     version: str = "1.0"
 
-    def setup(self, task: Any = None, workspace: str | None = None, **kwargs: Any) -> None:
+    def setup(self, task: Any = None, workspace: str | None = None, **given: Any) -> None:
         """Get ready for a task; the default has nothing to prepare."""
 
     @abstractmethod
-    def reset(
-        self, task: Any = None, workspace: str | None = None, **kwargs: Any
-    ) -> EnvObservation:
+    def reset(self, task: Any = None, workspace: str | None = None, **given: Any) -> EnvObservation:
         """Start a task and return the first observation."""
 
     @abstractmethod

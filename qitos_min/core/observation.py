@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -11,9 +11,7 @@ class Observation(dict[str, Any]):
     action_results (what the tools of the last step returned; of this step, and with the decision,
     for ``reduce``). As attribute ``action_results`` has the whole ``ToolResult`` of each."""
 
-    def __init__(
-        self, values: Mapping[str, Any] | None = None, *, results: Iterable[Any] = ()
-    ) -> None:
+    def __init__(self, values: Any = None, *, results: Iterable[Any] = ()) -> None:
         super().__init__(values or {})
         vars(self)["_results"] = list(results)
 

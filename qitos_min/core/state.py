@@ -55,9 +55,8 @@ class StateSchema:
         known = {f.name: f.default for f in fields(cls)}
         version, newest = payload.get("schema_version", 1), known["schema_version"]
         if isinstance(version, int) and version > newest:
-            raise StateMigrationError(
-                f"state version {version} is not known; known: up to {newest}"
-            )
+            text = f"state version {version} is not known; known: up to {newest}"
+            raise StateMigrationError(text)
         if strict and (unknown := sorted(set(payload) - set(known), key=str)):
             text = f"unknown state field {unknown[0]!r} of {cls.__name__}"
             raise StateValidationError(text, unknown[0])

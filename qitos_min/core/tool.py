@@ -235,9 +235,7 @@ def get_tool_meta(func: Any) -> ToolMeta | None:
     return getattr(func, _MARK, None)
 
 
-def tool(
-    name: str | Callable[..., Any] | None = None, description: str | None = None, **meta: Any
-) -> Any:
+def tool(name: Any = None, description: str | None = None, **meta: Any) -> Any:
     """Mark a function as a tool, with the fields of :class:`ToolMeta`; it stays as it is."""
     if callable(name):
         return tool()(name)

@@ -67,9 +67,7 @@ class CallSignature:
                 return Fault("invalid_argument_value", f"argument {name + fault.place!r} {fault}")
         return None
 
-    def bind(
-        self, args: Mapping[str, Any], context: Mapping[str, Any]
-    ) -> tuple[list[Any], dict[str, Any]]:
+    def bind(self, args: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[list[Any], Any]:
         """The positional and named values of one call; what no type can take is passed as it is."""
         values = dict(args)
         for name, value in args.items():

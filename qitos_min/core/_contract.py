@@ -27,10 +27,7 @@ class Record:
 
 
 class ContractError(ValueError):
-    """A record that breaks its contract; ``code`` names the broken check.
-
-    The text never holds the offending value, which may be a secret.
-    """
+    """A record that breaks its contract; ``code`` names the check. No text holds a value."""
 
     # What a record of another version, no mapping and one with other keys are called.
     version_code = form_code = no_mapping = other_keys = ""
@@ -111,8 +108,7 @@ def check_timeout(value: Any) -> None:
 
 
 def strict_copy(value: Any, tuples: bool = False, levels: int = _MAX_DEPTH) -> Any:
-    """A detached copy of a tree of None, bool, int, finite float, str, lists and dicts with
-    text keys (with ``tuples`` a tuple is a list), less the lone surrogates of its texts.
+    """A detached copy of a JSON tree (a tuple may be a list), less its lone surrogates.
 
     Raises ValueError, which does not hold the value, for what ``to_json_value`` would convert.
     """

@@ -51,8 +51,7 @@ _LIMITS: dict[str, tuple[Any, Callable[[Any, Any], Any], str]] = {
 def check_value(value: Any, schema: Any, path: str = "") -> Fault | None:
     """The first fault of a JSON value, which messages call by its ``path``, or None.
 
-    Only the common keywords are judged. An object schema that lists its properties allows no
-    others unless ``additionalProperties`` says so.
+    Of an object that lists its properties others are faults without ``additionalProperties``.
     """
     return next(_faults(value, schema, path), None)
 

@@ -77,8 +77,7 @@ def _is_short_secret_name(value: Any) -> bool:
 def redact(value: Any) -> tuple[Any, dict[str, int]]:
     """A copy of a JSON value without secrets and host paths, and how many of each it had.
 
-    What stands under a secret name goes whole: the value of a key, the second of a pair,
-    the ``value`` beside a ``name``. Of other texts only the recognised part goes.
+    What stands under a secret name goes whole, of other texts only the recognised part.
     """
     removed = {"secret_values": 0, "secret_texts": 0, "host_paths": 0}
 

@@ -31,8 +31,7 @@ def fitted(
 ) -> dict[str, Any]:
     """A copy of an object whose JSON text has at most ``limit`` characters.
 
-    Keys and the values named in ``whole`` take up to half of them, the long values share the rest:
-    an object is fitted in its turn unless ``flat`` names it, anything else becomes text.
+    Keys and what ``whole`` names take up to half, long values share the rest, ``flat`` as text.
     """
     view = dict(parts)
     if len(dumps(parts)) <= limit:

@@ -171,8 +171,7 @@ class _Loop:
 class RunThreads:
     """The daemon threads and the event loop in which the tools of one run work.
 
-    The caller leaves a tool behind that hangs when ``token`` cancels the run at once, when
-    no seconds are left (``time_left``), and at Ctrl-C. A run within a tool shares the loop.
+    A tool that hangs is left behind when ``token`` or Ctrl-C says so, or no time is left.
     """
 
     def __init__(self, token: Any = None, time_left: Callable[[], Any] | None = None) -> None:
@@ -189,10 +188,9 @@ class RunThreads:
     def run(
         self, call: Callable[[], Any], limit: float | None = None, *, patient: bool = False
     ) -> _Outcome | LeftBehind:
-        """The value of a call in a thread and what it raised, one of them None.
+        """The value of a call in a thread, or what it raised; raises ``KeyboardInterrupt``.
 
-        Waits at most ``limit`` seconds, and not when the run is to end at once, unless the
-        call is ``patient``. Raises ``ValueError`` for a bad limit, and ``KeyboardInterrupt``.
+        Waits at most ``limit`` seconds, and longer than the run lasts only if ``patient``.
         """
         check_timeout(limit)
         around = AT_WORK.get()

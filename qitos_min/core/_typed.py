@@ -42,10 +42,7 @@ _FUNCTION = Form(None, ANY.read)
 
 
 def form_of(annotation: Any, *, saved: bool = False) -> Form:
-    """The form of any annotation; ``saved`` is for values that a program wrote.
-
-    Then an object comes back as it was left, and a class that JSON cannot make is a ``Misfit``.
-    """
+    """The form of any annotation; what a program ``saved`` comes back as it was left."""
     return _Forms(saved).of(annotation)
 
 

@@ -61,10 +61,7 @@ class Action(Record):
 
     @classmethod
     def from_dict(cls, payload: Mapping[str, Any]) -> Action:
-        """Read a call, which needs a ``name`` or ``action``; unknown keys are ignored.
-
-        Raises ``TypeError`` for no mapping, ``ValueError`` for a missing name or a bad value.
-        """
+        """Read a call; ``TypeError`` for no mapping, ``ValueError`` for no name or a bad value."""
         if not isinstance(payload, Mapping):
             raise TypeError(f"an action must be a mapping, got {type(payload).__qualname__}")
         given = {_SPELLINGS.get(key, key): value for key, value in payload.items()} | dict(payload)

@@ -18,10 +18,7 @@ ObservationT = TypeVar("ObservationT")
 
 
 class AgentModule(ABC, Generic[StateT, ObservationT, ActionT]):
-    """An agent: how it begins, decides and takes in what happened.
-
-    Keywords that are not named here are kept in ``config``.
-    """
+    """An agent: how it begins, decides and takes in what happened; keeps its ``config``."""
 
     name: str | None = None  # An attribute or a keyword, else the class's name.
 

@@ -54,10 +54,7 @@ class ToolRegistry:
     def register(
         self, item: Any, name: str | None = None, meta: ToolMeta | None = None
     ) -> ToolRegistry:
-        """Add a function, bound method or tool object, under a name and with traits of its own.
-
-        Raises ``TypeError`` for no tool, ``ValueError`` for a name that is taken or not legal.
-        """
+        """Add a function, bound method or tool object; ``TypeError``, ``ValueError`` for a name."""
         source = "function" if is_function(item) else "tool"
         return self._add([as_tool(item, name, meta)], source)
 
@@ -188,10 +185,8 @@ class ToolRegistry:
     def call(
         self, tool_name: str, /, runtime_context: dict[str, Any] | None = None, **args: Any
     ) -> Any:
-        """The value of a tool called through all checks; raises what the tool raised.
-
-        ``ValueError`` is for an unknown one, ``ToolExecutionError`` for a call that was refused.
-        """
+        """The value of a tool called through all checks; raises what the tool raised,
+        ``ValueError`` if it is unknown, ``ToolExecutionError`` for a call that was refused."""
         result, call = call_tool(self, Action(self._known(tool_name), args), runtime_context)
         if call is not None and call.error is not None:
             if result.is_success:  # By ``on_failure``.
@@ -203,10 +198,8 @@ class ToolRegistry:
         raise ToolExecutionError(RuntimeErrorInfo(ErrorCategory.TOOL, *told))
 
     def execute(self, action: Action, runtime_context: dict[str, Any] | None = None) -> ToolResult:
-        """Run an action through all checks; only ``KeyboardInterrupt`` is raised.
-
-        The context has ``env``, ``state``, ``approval_callback``, ``permission_rules``, ...
-        """
+        """Run an action through all checks; raises ``KeyboardInterrupt`` only. The context
+        has ``env``, ``state``, ``approval_callback``, ``auto_approve``, ``permission_rules``."""
         return call_tool(self, action, runtime_context)[0]
 
     def setup(self, context: dict[str, Any] | None = None) -> None:

@@ -98,11 +98,8 @@ class ToolResult:
 
     @classmethod
     def from_value(cls, value: Any) -> ToolResult:
-        """The success of a tool that returned ``value``, or what a record of a result says.
-
-        What JSON cannot hold is converted and ``metadata`` says so. A record with a version is
-        read strictly (ToolResultContractError).
-        """
+        """The success of a tool that returned ``value``, converted where JSON cannot hold it, or
+        what a record of a result says; raises ToolResultContractError."""
         if isinstance(value, cls):
             return replace(value)
         try:
@@ -161,10 +158,8 @@ class ToolResult:
         return {**record, "success": self.is_success}
 
     def to_model_dict(self, max_chars: int = 4000) -> dict[str, Any]:
-        """What a model may see, within ``max_chars`` characters of JSON over all its parts.
-
-        What is cut becomes text that keeps both its ends, with ``...[TRUNCATED]`` between them.
-        """
+        """What a model may see, within ``max_chars`` characters of JSON over all its parts;
+        ``...[TRUNCATED]`` stands in the middle of what is cut."""
         if not is_count(max_chars):
             raise ValueError(f"max_chars must be an int >= 0, got {max_chars!r}")
         record = self.to_dict()

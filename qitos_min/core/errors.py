@@ -93,11 +93,8 @@ class SystemExecutionError(QitosRuntimeError):
 
 
 def classify_exception(exc: Exception, phase: str, step_id: int) -> RuntimeErrorInfo:
-    """What an exception of a phase means: its own info or category if it carries one.
-
-    A timeout or a lost connection in a phase of the model is the model's, anything in
-    ``act`` the tool's, both recoverable; the rest is the system's.
-    """
+    """What an exception of a phase means: its own info or category, else the tool's in ``act``,
+    the model's if that was not reached (both are recoverable), else the system's."""
     info, category = getattr(exc, "info", None), getattr(exc, "category", None)
     if isinstance(info, RuntimeErrorInfo):
         return info

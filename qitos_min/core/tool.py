@@ -59,23 +59,19 @@ class _ToolTraits:
     timeout_s: float | None = None  # Seconds for one attempt; None means no limit.
     max_retries: int = 0  # Further attempts after an exception, at once; ``retry_policy`` beats it.
     retry_policy: RetryPolicy | None = None
-    # Called with the last exception; its answer becomes the result, None leaves the error.
-    on_failure: Callable[[BaseException], Any] | None = None
+    on_failure: Callable[[BaseException], Any] | None = None  # Its answer becomes the result.
     permissions: ToolPermission = field(default_factory=ToolPermission)
     required_ops: list[str] = field(default_factory=list)  # Of the environment, as ``file``.
     input_schema: dict[str, Any] | None = None  # JSON schema in place of the signature's.
     output_schema: dict[str, Any] | None = None
     read_only: bool = False  # Promises that a call changes nothing, so it may be repeated.
     concurrency_safe: bool | None = None  # Whether calls may overlap; None: nobody said so.
-    # Whether a person must agree; a callable decides from the arguments.
-    needs_approval: bool | Callable[[dict[str, Any]], bool] = False
+    needs_approval: bool | Callable[[dict[str, Any]], bool] = False  # From the arguments.
     requires_user_interaction: bool = False
     supports_background: bool = False
-    # Characters of output that a model is shown; an artifact store takes what is longer.
-    result_max_chars: int | None = None
+    result_max_chars: int | None = None  # For a model; an artifact store takes what is longer.
     produces_artifact: bool = False
-    # From the arguments to the text that the ``scope`` of a rule is compared with.
-    rule_scope_builder: Callable[[dict[str, Any]], str | None] | None = None
+    rule_scope_builder: Callable[[dict[str, Any]], str | None] | None = None  # Of rules.
 
     def __post_init__(self) -> None:
         check_timeout(self.timeout_s)
@@ -160,8 +156,7 @@ class BaseTool:
     in_calling_thread: bool = False
 
     def __init__(self, spec: ToolSpec | None = None) -> None:
-        if spec is not None:
-            # Not by assignment: a subclass may have made them read-only properties.
+        if spec is not None:  # Not by assignment: a subclass may have read-only properties.
             vars(self).update(spec=spec, name=spec.name, description=spec.description)
 
     @functools.cached_property
@@ -264,7 +259,7 @@ def function_tool(
 ) -> Any:
     """Make a tool of a function; with or without parentheses, also in a class body.
 
-    The keywords are the fields of :class:`ToolMeta`; others become attributes of the ``meta``.
+    Other keywords become attributes of the tool's ``meta``.
     """
     given = {**locals(), **extra_meta}
     known = {name: given[name] for name in ToolMeta.__dataclass_fields__ if name in given}

@@ -6,7 +6,7 @@ import functools
 import inspect
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import Any
 
 from ._contract import Record, check_count, check_seconds, check_timeout
@@ -53,8 +53,13 @@ class RetryPolicy:
         return wait * random.uniform(0.5, 1.0) if self.jitter else wait
 
 
-@dataclass(kw_only=True)
-class _ToolTraits:
+@dataclass
+class ToolMeta:
+    """What the author of a tool declares; everything is optional."""
+
+    name: str | None = None
+    description: str | None = None
+    _: KW_ONLY
     prompt: str | None = None  # The description for models, if another than for people.
     timeout_s: float | None = None  # Seconds for one attempt; None means no limit.
     max_retries: int = 0  # Further attempts after an exception, at once; ``retry_policy`` beats it.
@@ -85,19 +90,11 @@ class _ToolTraits:
 
 
 @dataclass
-class ToolMeta(_ToolTraits):
-    """What the author of a tool declares; everything is optional."""
-
-    name: str | None = None
-    description: str | None = None
-
-
-@dataclass
-class ToolSpec(_ToolTraits):
+class ToolSpec(ToolMeta):
     """A tool as the runtime sees it."""
 
-    name: str
-    description: str
+    name: str = ""
+    description: str = ""
     parameters: dict[str, Any] = field(default_factory=dict)  # JSON schemas by name.
     required: list[str] = field(default_factory=list)
 
@@ -105,7 +102,6 @@ class ToolSpec(_ToolTraits):
     def from_attributes(cls, source: Any, doc: str | None) -> ToolSpec:
         """The spec that attributes spell out; ``doc`` stands in for a description."""
         found = {item.name: getattr(source, item.name, None) for item in fields(cls)}
-        found["name"] = found["name"] or ""
         found["description"] = found["description"] or docstring_parts(doc)[0]
         return cls(**{name: value for name, value in found.items() if value is not None})
 

@@ -30,12 +30,10 @@ class HistoryPolicy:
 
     def build_query(self, step_id: int, **kwargs: Any) -> dict[str, Any]:
         """The query for ``History.retrieve`` at a step."""
-        query: dict[str, Any] = {"roles": list(self.roles), "max_items": self.max_messages}
-        if self.step_window is not None:
-            query["step_min"] = max(0, step_id - self.step_window + 1)
-        if self.max_tokens is not None:
-            query["max_tokens"] = self.max_tokens
-        return {**query, **kwargs}
+        first = None if self.step_window is None else max(0, step_id - self.step_window + 1)
+        query = {"roles": list(self.roles), "max_items": self.max_messages}
+        query |= {"step_min": first, "max_tokens": self.max_tokens}
+        return {name: value for name, value in query.items() if value is not None} | kwargs
 
 
 class MessageLog:

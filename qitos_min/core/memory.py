@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from ._contract import Record
-from .history import MessageLog
+from .history import HistoryMessage, MessageLog
 
 
 @dataclass
-class MemoryRecord(Record):
+class MemoryRecord(HistoryMessage):
     """One thing to remember."""
 
-    role: str
     content: Any
-    step_id: int
-    metadata: dict[str, Any] = field(default_factory=dict)
 
 
 class Memory(MessageLog):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from ._contract import Record
 from ._introspect import resolved_hints
-from ._json import to_json_value
 from ._json_schema import Misfit
 from ._typed import restored
 from .errors import ErrorCategory, QitosRuntimeError, StopReason
@@ -27,7 +27,7 @@ class StateMigrationError(_StateError):
 
 
 @dataclass
-class StateSchema:
+class StateSchema(Record):
     """Base of agents' states; subclass it with fields that have defaults."""
 
     schema_version: int = 1
@@ -38,10 +38,6 @@ class StateSchema:
     stop_reason: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Every field as strict JSON, detached; never copies foreign objects."""
-        return {f.name: to_json_value(getattr(self, f.name)) for f in fields(self)}
 
     @classmethod
     def from_dict(cls, payload: dict[str, Any], strict: bool = True) -> StateSchema:

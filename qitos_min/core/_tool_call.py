@@ -20,7 +20,7 @@ from ._threads import LAST_GRACE, LeftBehind, RunThreads, settled
 from .action import Action
 from .artifact import ArtifactRef
 from .tool import BaseTool, RetryPolicy, ToolPermissionSpec, ToolSpec
-from .tool_result import RetryDisposition, ToolErrorKind, ToolResult, ToolResultStatus
+from .tool_result import ToolErrorKind, ToolResult, ToolResultStatus
 
 if TYPE_CHECKING:
     from .tool_registry import ToolRegistry
@@ -277,21 +277,17 @@ def _left_behind(call: Call, left: LeftBehind, limit: float | None, given: list[
         "cancelled": ("was at work when the run was cancelled", "run_cancelled"),
         "budget_time": ("was at work when the run's time was used up", "budget_time"),
     }[left.cause]
-    name, action_id, unknown = call.name, call.action.action_id, not call.spec.read_only
-    after: RetryDisposition = "requires_reconciliation" if unknown else "not_evaluated"
-    return ToolResult(
-        status="cancelled" if left.cause == "cancelled" else "timed_out",
-        # The tool may be adding to the list.
-        output=to_json_value(list(given)) or None,
-        error=f"tool {name!r} {late} and {'is still running' if left.running else 'was stopped'}",
-        error_kind="execution",
-        error_code=code,
-        worker_still_running=left.running,
-        retry_disposition="blocked_worker_running" if left.running else after,
-        outcome_unknown=unknown,
-        effect_state="unknown" if unknown else "no_effect_declared",
-        effect_ref=(f"{name}:{action_id}" if action_id else name) if unknown else None,
-    )
+    fate = "is still running" if left.running else "was stopped"
+    told: Any = {"error": f"tool {call.name!r} {late} and {fate}", "error_code": code}
+    told |= {"error_kind": "execution", "worker_still_running": left.running}
+    told["output"] = to_json_value(list(given)) or None  # The tool may be adding to the list.
+    if not call.spec.read_only:
+        ref = f"{call.name}:{call.action.action_id}" if call.action.action_id else call.name
+        told |= {"outcome_unknown": True, "effect_state": "unknown", "effect_ref": ref}
+        told["retry_disposition"] = "requires_reconciliation"
+    if left.running:
+        told["retry_disposition"] = "blocked_worker_running"
+    return ToolResult("cancelled" if left.cause == "cancelled" else "timed_out", **told)
 
 
 def _after_failure(call: Call, result: ToolResult) -> ToolResult:

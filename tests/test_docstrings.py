@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qitos_min.core._introspect import docstring_parts
+from qitos_min.core.tool_schema import docstring_parts
 
 GOOGLE = """Fetch text.
 

@@ -7,18 +7,19 @@ import collections.abc as abc
 import functools
 import inspect
 import json
+import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import fields, is_dataclass
+from dataclasses import InitVar, fields, is_dataclass
 from decimal import Decimal
 from enum import Enum, Flag
 from pathlib import PurePath
 from typing import Any
 
 from ._foreign import described
-from ._introspect import defaults_of, field_mark, parameters, resolved_hints, unwrapped
 from ._json import to_json_value
 from ._json_schema import ANY, NULL, SCALARS, Form, Misfit, check_value
 from ._json_schema import choice, misfit, record_schema, scalar, union_schema
@@ -276,3 +277,62 @@ def _best_fit(members: list[Form], value: Any) -> Any:
     if not found:
         raise Misfit("; ".join(dict.fromkeys(faults)))
     return max(found, key=lambda row: row[:2])[2]
+
+
+def parameters(func: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters but a method's own ``self``; ``ValueError`` if they cannot be read."""
+    found = list(inspect.signature(func).parameters.values())
+    return found[1:] if found and found[0].name == "self" else found
+
+
+def defaults_of(found: list[inspect.Parameter]) -> dict[str, Any]:
+    """The default of each parameter but ``*args`` and ``**kwargs``."""
+    stars = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {item.name: item.default for item in found if item.kind not in stars}
+
+
+def resolved_hints(owner: Any) -> dict[str, Any]:
+    """The annotations of a function or class; what cannot be resolved is ``Any``."""
+    if (found := _evaluated(owner)) is not None:
+        return found
+    hints: dict[str, Any] = {}
+    for scope in reversed(getattr(owner, "__mro__", (owner,))):
+        module = sys.modules.get(getattr(scope, "__module__", None) or "")
+        names = getattr(inspect.unwrap(scope), "__globals__", None) or vars(module or typing)
+        for name, annotation in inspect.get_annotations(scope).items():
+            if isinstance(annotation, str):  # Python 3.10 cannot evaluate it.
+                annotation = re.sub(r"^(\w+\.)?InitVar\[(.*)\]$", r"\2", annotation)
+            alone = type("alone", (), {"__annotations__": {name: annotation}})
+            hints[name] = (_evaluated(alone, names) or {}).get(name, Any)
+    return hints
+
+
+def _evaluated(owner: Any, names: dict[str, Any] | None = None) -> dict[str, Any] | None:
+    try:
+        return typing.get_type_hints(owner, names, include_extras=True)
+    except Exception:  # The text of an annotation is foreign code.
+        return None
+
+
+def field_mark(annotation: Any) -> str:
+    """The name of what marks a field, such as ``NotRequired``."""
+    # By name, because typing gained these marks after 3.10 and a backport has them.
+    return str(typing.get_origin(annotation)).rpartition(".")[2]
+
+
+def unwrapped(annotation: Any) -> tuple[Any, str]:
+    """Take off what carries no type of its own; the text of ``Annotated`` is kept."""
+    note = ""
+    while True:
+        if typing.get_origin(annotation) is typing.Annotated:
+            texts = [text for text in annotation.__metadata__ if isinstance(text, str)]
+            note = note or (texts[0] if texts else "")
+            annotation = annotation.__origin__
+        elif field_mark(annotation) in ("Required", "NotRequired", "Final"):
+            annotation = typing.get_args(annotation)[0]
+        elif isinstance(annotation, InitVar):
+            annotation = annotation.type
+        elif hasattr(annotation, "__supertype__"):  # NewType
+            annotation = annotation.__supertype__
+        else:
+            return annotation, note

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ._contract import Record
-from ._introspect import resolved_hints
 from ._json_schema import Misfit
-from ._typed import restored
+from ._typed import resolved_hints, restored
 from .errors import ErrorCategory, QitosRuntimeError, StopReason
 
 

@@ -10,8 +10,7 @@ from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import Any
 
 from ._contract import Record, check_count, check_seconds, check_timeout
-from ._introspect import docstring_parts, documented
-from .tool_schema import CallSignature
+from .tool_schema import CallSignature, docstring_parts, documented
 
 _MARK = "__qitos_tool_meta__"
 

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ._introspect import defaults_of, documented, parameters, parse_docstring, resolved_hints
 from ._json_schema import Fault, Form, Misfit, record_schema
-from ._typed import form_of
-
-__all__ = ["CallSignature", "function_schema", "parse_docstring", "type_to_json_schema"]
+from ._typed import defaults_of, form_of, parameters, resolved_hints
 
 _EMPTY = inspect.Parameter.empty
 # Parameters that the runtime fills, and whether what it passes is a mapping.
 _INJECTED = dict(runtime_context=True, ops=True, env=False, file_ops=False, process_ops=False)
+_ARGUMENTS = {"keyword args", "keyword arguments", "other parameters"}
+_ARGUMENTS |= set("args arguments parameters params".split())
+_SECTIONS = _ARGUMENTS | {"see also", "warning", "warnings", "yield", "yields"}
+_SECTIONS |= set("attributes example examples note notes raises references return returns".split())
+_FIELD = re.compile(r":\w+(?:\s+[^:]*)?:(?:\s|$)")
+_ENTRIES = {  # The names of parameters, and what a line says of them.
+    "google": re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+|$)(.*)"),
+    "numpy": re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$()"),
+    "field": re.compile(r":(?:param|parameter|arg)\s(?:[^:]*\s)?\*{0,2}(\w+):(?:\s+|$)(.*)"),
+}
 
 
 def type_to_json_schema(annotation: Any) -> dict[str, Any]:
@@ -111,3 +120,52 @@ def _is_injected(name: str, default: Any, schema: dict[str, Any]) -> bool:
     if _INJECTED[name] and len(members) == 1 and members[0].get("type") == "object":
         return "properties" not in members[0]
     return not schema
+
+
+def documented(func: Any) -> Any:
+    """The function that carries the annotations and the docstring of a callable."""
+    while isinstance(func, functools.partial):
+        func = func.func
+    return func if inspect.isroutine(func) else type(func).__call__
+
+
+def docstring_parts(text: str | None) -> tuple[str, dict[str, str]]:
+    """The description, and what Google, NumPy or ``:param`` entries say of each parameter."""
+    lines = inspect.cleandoc(text or "").split("\n")
+    notes: dict[str, list[str]] = {}
+    style, base, end = "", None, len(lines)
+    names: list[str] = []  # The parameters that the next line may speak of.
+    for place, line in enumerate(lines):
+        line, indent = line.strip(), len(line) - len(line.lstrip())
+        title, found = _section(line, "".join(lines[place + 1 : place + 2]).strip())
+        if found:
+            end = min(end, place)
+            style = found if title in _ARGUMENTS or found == "field" else ""
+            base, names = None if found == "google" else indent, []
+        if not style or not line or (found and found != "field") or not line.strip("-="):
+            continue
+        base = indent if base is None else base
+        style = style if indent >= base else ""
+        entry = _ENTRIES[style].match(line) if style and indent == base else None
+        if indent <= base:
+            names = re.findall(r"\w+", entry[1]) if entry else []
+        line = entry[2] if entry else line
+        for name in names:
+            notes.setdefault(name, []).append(line)
+    told = {name: " ".join(filter(None, parts)) for name, parts in notes.items()}
+    return "\n".join(lines[:end]).strip(), {name: note for name, note in told.items() if note}
+
+
+def parse_docstring(text: str | None) -> dict[str, str]:
+    """The description of each parameter that a docstring names."""
+    return docstring_parts(text)[1]
+
+
+def _section(line: str, below: str) -> tuple[str, str]:
+    """Title and style of the section that starts at a line; two empty texts if none."""
+    title = line.rstrip(":").lower()
+    if title in _SECTIONS and below and not below.strip("-="):
+        return title, "numpy"
+    if title in _SECTIONS and line.endswith(":"):
+        return title, "google"
+    return ("", "field") if _FIELD.match(line) else ("", "")

@@ -30,9 +30,9 @@ AT_WORK: contextvars.ContextVar[Work | None] = contextvars.ContextVar("AT_WORK",
 _Outcome = tuple[Any, BaseException | None]
 
 
-def _thread(work: Callable[..., Any], *args: Any, name: str = "qitos-tool") -> threading.Thread:
+def _thread(work: Callable[[], Any], name: str = "qitos-tool") -> threading.Thread:
     """A started daemon thread, which does not keep the process from its exit."""
-    thread = threading.Thread(target=work, args=args, name=name, daemon=True)
+    thread = threading.Thread(target=work, name=name, daemon=True)
     thread.start()
     return thread
 
@@ -44,10 +44,10 @@ class DaemonThreads(futures.ThreadPoolExecutor):
         future: futures.Future[Any] = futures.Future()
 
         def run() -> None:
-            if future.set_running_or_notify_cancel():
-                value, error = outcome(lambda: work(*args, **named))
-                future.set_result(value) if error is None else future.set_exception(error)
+            value, error = outcome(lambda: work(*args, **named))
+            future.set_result(value) if error is None else future.set_exception(error)
 
+        future.set_running_or_notify_cancel()
         _thread(run)
         return future
 
@@ -289,10 +289,9 @@ class RunThreads:
     def _give_up(self, work: Work, worker: _Worker, cause: str) -> _Outcome | LeftBehind:
         """What became of work in the moment that it is given to end."""
         work.leave()
-        end = time.monotonic() + _GRACE
-        while work.found is None and (work.loop is not None or cause != "timeout"):
-            if not work.has_changed(end):
-                break
+        end = time.monotonic() + (_GRACE if work.loop is not None or cause != "timeout" else 0)
+        while work.found is None and work.has_changed(end):
+            pass
         if work.found is None:
             self._drop(worker)
             if work.loop is not None:

@@ -566,7 +566,7 @@ def test_names_and_their_tools_are_unique():
         with pytest.raises(kind) as caught:
             registry.register(spec)
         assert str(caught.value) == message
-    assert (registry.list_agents(), len(registry)) == (["my agent"], 1)
+    assert ([spec.name for spec in registry], len(registry)) == (["my agent"], 1)
     assert "my agent" in registry
 
 

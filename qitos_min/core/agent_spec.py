@@ -116,10 +116,6 @@ class AgentRegistry:
             raise KeyError(f"no agent is registered as {name!r}; registered: {known}")
         return self._specs[name]
 
-    def list_agents(self) -> list[str]:
-        """Return the names in order of registration."""
-        return list(self._specs)
-
     def list_available(self) -> list[AgentSpec]:
         """Return the specs in order of registration."""
         return list(self)

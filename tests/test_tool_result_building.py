@@ -298,11 +298,6 @@ def test_an_older_mapping_with_an_unknown_status_is_no_success(status: Any) -> N
     assert result.output == 1
 
 
-def test_attempts_are_unlike_each_other() -> None:
-    values = {AttemptIdentity.generate().value for _ in range(100)}
-    assert len(values) == 100
-
-
 @pytest.mark.parametrize("digits", ["0" * 16, "0123456789abcdef" * 4])
 def test_an_attempt_round_trips(digits: str) -> None:
     attempt = AttemptIdentity(f"attempt_{digits}")

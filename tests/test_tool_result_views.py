@@ -59,7 +59,7 @@ from tool_results import (
         failed(status="skipped", error_kind="policy"),
         {"effect_ref": "e", "effect_state": "committed"},
         {"artifact_refs": [ref("a"), ref("b")], "attempts": 0, "latency_ms": 7},
-        {"attempt_id": AttemptIdentity.generate(), "owner_generation": 0},
+        {"attempt_id": AttemptIdentity(f"attempt_{7:032x}"), "owner_generation": 0},
         {"next_action": {"name": "x", "args": {}, "action_id": None}},
         {
             "batch_closure": {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import uuid
 from dataclasses import dataclass
 
 
@@ -18,11 +17,6 @@ class AttemptIdentity:
         if not isinstance(self.value, str) or not re.fullmatch(form, self.value):
             words = "'attempt_' followed by 16 to 64 lower-case hexadecimal digits"
             raise ValueError(f"an attempt identity must be {words}")
-
-    @classmethod
-    def generate(cls) -> AttemptIdentity:
-        """A new identity, unlike any other."""
-        return cls(f"attempt_{uuid.uuid4().hex}")
 
     def to_dict(self) -> dict[str, str]:
         """``{"kind": "attempt", "value": ...}``."""

@@ -144,10 +144,10 @@ def test_a_task_that_cannot_be_worked_on_says_why(task, message):
     assert str(caught.value) == message
 
 
-def test_a_budget_checks_itself():
-    TaskBudget(0, 0, 0).validate()
+def test_a_budget_is_checked_with_its_task():
+    Task("i", "o", budget=TaskBudget(0, 0, 0)).validate()
     with pytest.raises(ValueError):
-        TaskBudget(max_steps=1.5).validate()
+        Task("i", "o", budget=TaskBudget(max_steps=1.5)).validate()
 
 
 def test_a_history_keeps_messages_in_order():

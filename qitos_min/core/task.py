@@ -17,10 +17,6 @@ class TaskBudget(Record):
     max_runtime_seconds: float | None = None
     max_tokens: int | None = None
 
-    def validate(self) -> None:
-        """Raise ``ValueError`` for a limit that is neither None nor a number >= 0."""
-        check_limits(self)
-
 
 @dataclass
 class TaskResource(Record):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -20,7 +20,7 @@ from ._threads import LAST_GRACE, LeftBehind, RunThreads, settled
 from .action import Action
 from .artifact import ArtifactRef
 from .tool import BaseTool, RetryPolicy, ToolPermissionSpec, ToolSpec
-from .tool_result import ToolErrorKind, ToolResult, ToolResultStatus
+from .tool_result import ToolResult
 
 if TYPE_CHECKING:
     from .tool_registry import ToolRegistry
@@ -94,9 +94,9 @@ def _check_structure(call: Call) -> Fault | None:
             return Fault("invalid_json_value", f"argument {name!r} holds {error}")
     schema, signature = call.spec.arguments_schema(), call.tool._signature
     fault = check_value(args, schema)
-    if fault is None and signature is not None and schema is signature.schema:
-        fault = signature.misfit(args)
     call.args = whole_numbers(args, schema)
+    if fault is None and signature is not None and schema is signature.schema:
+        return signature.misfit(args)
     return fault
 
 
@@ -187,11 +187,9 @@ def _check_ops(call: Call) -> Fault | None:
     return None
 
 
-_Check = tuple[Callable[[Call], Fault | None], str, str, ToolErrorKind, ToolResultStatus]
-_WRONG: tuple[ToolErrorKind, ToolResultStatus] = ("semantic", "error")
-_FORBIDDEN: tuple[ToolErrorKind, ToolResultStatus] = ("policy", "skipped")
+_WRONG, _FORBIDDEN = ("semantic", "error"), ("policy", "skipped")
 # A check; code and words for when it fails itself; kind and status of a refusal.
-_CHECKS: tuple[_Check, ...] = (
+_CHECKS: tuple[Any, ...] = (
     (_check_structure, "invalid_input_schema", "the check of the arguments", *_WRONG),
     (_check_input, "validation_failed", "validate_input", *_WRONG),
     (_check_rules, "permission_denied", "the check of the permission rules", *_FORBIDDEN),
@@ -366,8 +364,7 @@ def _cut(result: ToolResult, value: Any, text: str, limit: int) -> Any:
 
 def _stored(output: Any, context: Mapping[str, Any]) -> ArtifactRef | None:
     """The reference to an output in the store; None where there is no store."""
-    store = context.get("artifact_resolver")
-    store = getattr(context.get("env"), "artifact_store", None) if store is None else store
+    store = context.get("artifact_resolver") or getattr(context.get("env"), "artifact_store", None)
     if store is None:
         return None
     body = joined(output).encode()

@@ -118,15 +118,8 @@ def _rules(value: list[Any], schema: dict[str, Any]) -> list[Any]:
 
 
 def same_json(left: Any, right: Any) -> bool:
-    """Equality as JSON sees it: ``true`` is not 1, but 1.0 is."""
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(same_json, left, right))
-    if isinstance(left, dict) and isinstance(right, dict):
-        same_keys = left.keys() == right.keys()
-        return same_keys and all(same_json(left[key], right[key]) for key in left)
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    return bool(left == right)
+    """Equality as JSON sees it: ``true`` is not 1 (but within a list it is), 1.0 is."""
+    return isinstance(left, bool) is isinstance(right, bool) and bool(left == right)
 
 
 def whole_numbers(value: Any, schema: Any) -> Any:

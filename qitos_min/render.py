@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 from .core._json import dumps
-from .core._shorten import brief, shortened
+from .core._foreign import brief, shortened
 from .engine import EngineHook, RuntimeEvent, StepRecord
 from .kit.planning import format_action
 

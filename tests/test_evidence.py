@@ -13,7 +13,7 @@ from strictly import strict
 from tool_results import result_of
 
 from qitos_min import Action, Decision, Engine, ToolRegistry
-from qitos_min.core._shorten import CUT_MARK, fitted, shortened
+from qitos_min.core._foreign import CUT_MARK, fitted, shortened
 from qitos_min.core.tool import ToolMeta
 from qitos_min.core.tool_result import ToolResult
 from qitos_min.engine import ContextConfig, EngineHook

@@ -12,10 +12,9 @@ from io import IOBase
 from typing import TYPE_CHECKING, Any
 
 from ._contract import detach_json
-from ._foreign import described, guarded, traced
+from ._foreign import CUT_MARK, both_ends, described, guarded, joined, traced, within
 from ._json import to_json_value
 from ._json_schema import Fault, check_value, whole_numbers
-from ._shorten import CUT_MARK, both_ends, joined, within
 from ._threads import LAST_GRACE, LeftBehind, RunThreads, settled
 from .action import Action
 from .artifact import ArtifactRef

@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from copy import copy
 from typing import Any
 
-from ._foreign import guarded
+from ._foreign import guarded, summary
 from ._json import to_json_value
-from ._shorten import summary
 from ._tool_call import call_tool, unknown_tool
 from .action import Action
 from .errors import ErrorCategory, RuntimeErrorInfo, ToolExecutionError

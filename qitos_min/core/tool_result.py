@@ -10,10 +10,10 @@ from typing import Any, Literal, get_args
 
 from ._contract import ContractError, FieldCheck, check_fields, exact_values, strict_copy
 from ._contract import is_a, is_count, is_number, one_of, or_none
+from ._foreign import fitted, joined
 from ._json import to_json_value
 from ._json_schema import check_value
 from ._redact import redact
-from ._shorten import fitted, joined
 from .artifact import ArtifactContractError, ArtifactRef
 from .session import AttemptIdentity
 

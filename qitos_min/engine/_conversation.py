@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..core._foreign import joined
 from ..core._json import dumps
-from ..core._shorten import joined
 from ..core.action import Action
 from ..core.history import HistoryMessage
 

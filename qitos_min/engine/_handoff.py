@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core._shorten import shortened
+from ..core._foreign import shortened
 from ..core.agent_spec import AgentSpec, ContextStrategy
 from ..core.history import HistoryMessage
 from ..core.tool import BaseTool, ToolSpec

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from ..core import _json
+from ..core._foreign import summary
 from ..core._json import dumps, to_json_value
-from ..core._shorten import summary
 from ..core.errors import ErrorCategory, QitosRuntimeError, StopReason
 from ..core.task import Task, TaskResult
 from .cancellation import CancelMode, CancelToken

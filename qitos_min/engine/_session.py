@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..core._foreign import error_text, outcome
-from ..core._shorten import summary
+from ..core._foreign import error_text, outcome, summary
 from ..core.errors import ErrorCategory, QitosRuntimeError, StopReason
 from ..core.state import StateSchema
 from ..core.task import Task

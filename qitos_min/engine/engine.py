@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, Generic
 
 from ..core._contract import check_count
-from ..core._shorten import brief, summary
+from ..core._foreign import brief, summary
 from ..core.action import ActionExecutionPolicy
 from ..core.agent_module import ObservationT, StateT
 from ..core.agent_spec import AgentRegistry, AgentSpec

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core._contract import check_count
-from ..core._shorten import summary
+from ..core._foreign import summary
 from ..core.artifact import ArtifactContractError, ArtifactRef
 from ._folder import beside, read_regular
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core._json import dumps
-from ..core._shorten import summary
+from ..core._foreign import summary
 
 __all__ = ["FileCheckpointStore", "MemoryCheckpointStore"]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core._contract import is_number
-from ..core._shorten import shortened
+from ..core._foreign import shortened
 from ..core.env import Env, EnvObservation, EnvStepResult
 from ._folder import Folder
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core._json import dumps
-from ..core._shorten import summary
+from ..core._foreign import summary
 from ..engine.states import RuntimeEvent, StepRecord, utc_now
 
 __all__ = ["TraceWriter"]

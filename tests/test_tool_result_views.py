@@ -375,10 +375,3 @@ def test_of_a_tree_that_does_not_fit_both_ends_stay() -> None:
     rows = view["model_output"]["args"].pop("rows")
     assert re.fullmatch(r"\[0, 1.*\.\.\.\[TRUNCATED].*, 4999]", rows)
     assert view["model_output"] == {"name": "x", "args": {}}
-
-
-@pytest.mark.parametrize("max_chars", [-1, True, 1.5, None, "9"])
-def test_a_budget_must_be_a_count(max_chars: Any) -> None:
-    with pytest.raises(ValueError) as caught:
-        ToolResult().to_model_dict(max_chars=max_chars)
-    assert str(caught.value) == f"max_chars must be an int >= 0, got {max_chars!r}"

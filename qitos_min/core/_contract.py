@@ -129,8 +129,6 @@ def strict_copy(value: Any, tuples: bool = False, levels: int = _MAX_DEPTH) -> A
                 key = to_json_value(key)
             leaf = item is None or type(item) is str and item.isascii()
             copied[key] = item if leaf else strict_copy(item, tuples, levels)
-        if len(copied) < len(value):
-            raise ValueError("keys that differ in lone surrogates only")
         return copied
     if kind is list or isinstance(value, list) or tuples and isinstance(value, tuple):
         return [strict_copy(item, tuples, levels - 1) for item in value]

@@ -84,8 +84,6 @@ class ToolMeta:
         if not isinstance(self.permissions, ToolPermission):
             kind = type(self.permissions).__qualname__
             raise TypeError(f"permissions must be a ToolPermission, got {kind}")
-        if isinstance(self.required_ops, str):
-            raise TypeError(f"required_ops must be a list of texts, got {self.required_ops!r}")
 
 
 @dataclass
@@ -197,8 +195,6 @@ class FunctionTool(BaseTool):
     """A tool made from a function or bound method, which stays callable."""
 
     def __init__(self, func: Callable[..., Any], meta: ToolMeta | None = None) -> None:
-        if not callable(func):
-            raise TypeError(f"a function tool needs a callable, got {type(func).__qualname__}")
         self.func = func
         self.meta = meta or get_tool_meta(func) or ToolMeta()
         given = {item.name: getattr(self.meta, item.name) for item in fields(ToolMeta)}

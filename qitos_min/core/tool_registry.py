@@ -86,8 +86,6 @@ class ToolRegistry:
 
     def register_toolset(self, toolset: Any, namespace: str | None = None) -> ToolRegistry:
         """Add the tools of an object with ``tools()`` as ``namespace.name``, by default its own."""
-        if not _is_toolset(toolset):
-            raise TypeError(f"a toolset needs a method tools(), got {shown(toolset)}")
         prefix = _toolset_name(toolset) if namespace is None else namespace
         tools = [as_tool(item) for item in toolset.tools()]
         if prefix:

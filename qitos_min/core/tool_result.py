@@ -160,8 +160,6 @@ class ToolResult:
     def to_model_dict(self, max_chars: int = 4000) -> dict[str, Any]:
         """What a model may see, within ``max_chars`` characters of JSON over all its parts;
         ``...[TRUNCATED]`` stands in the middle of what is cut."""
-        if not is_count(max_chars):
-            raise ValueError(f"max_chars must be an int >= 0, got {max_chars!r}")
         record = self.to_dict()
         if record["model_output"] is None:
             record["model_output"] = record["output"]

@@ -137,7 +137,12 @@ def docstring_parts(text: str | None) -> tuple[str, dict[str, str]]:
     names: list[str] = []  # The parameters that the next line may speak of.
     for place, line in enumerate(lines):
         line, indent = line.strip(), len(line) - len(line.lstrip())
-        title, found = _section(line, "".join(lines[place + 1 : place + 2]).strip())
+        title, below = line.rstrip(":").lower(), "".join(lines[place + 1 : place + 2]).strip()
+        found = "field" if _FIELD.match(line) else ""
+        if title in _SECTIONS and below and not below.strip("-="):
+            found = "numpy"
+        elif title in _SECTIONS and line.endswith(":"):
+            found = "google"
         if found:
             end = min(end, place)
             style = found if title in _ARGUMENTS or found == "field" else ""
@@ -159,13 +164,3 @@ def docstring_parts(text: str | None) -> tuple[str, dict[str, str]]:
 def parse_docstring(text: str | None) -> dict[str, str]:
     """The description of each parameter that a docstring names."""
     return docstring_parts(text)[1]
-
-
-def _section(line: str, below: str) -> tuple[str, str]:
-    """Title and style of the section that starts at a line; two empty texts if none."""
-    title = line.rstrip(":").lower()
-    if title in _SECTIONS and below and not below.strip("-="):
-        return title, "numpy"
-    if title in _SECTIONS and line.endswith(":"):
-        return title, "google"
-    return ("", "field") if _FIELD.match(line) else ("", "")

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ._json_schema import Fault, Form, Misfit, record_schema
+from ._json_schema import ANY, Fault, Form, Misfit, record_schema
 from ._typed import defaults_of, form_of, parameters, resolved_hints
 
 _EMPTY = inspect.Parameter.empty
@@ -41,7 +41,6 @@ class CallSignature:
     injected: dict[str, Any]  # Defaults of the parameters that the runtime fills.
     positional: dict[str, Any]  # Defaults of those that cannot be passed by name, in order.
     forms: dict[str, Form]  # How the arguments are read, by name.
-    further: Form | None  # How those are read that ``**kwargs`` takes.
 
     @classmethod
     def of(cls, func: Callable[..., Any], tool: str = "", described: bool = False) -> CallSignature:
@@ -65,13 +64,13 @@ class CallSignature:
         schema = record_schema(forms, taken, parse_docstring(documented(func).__doc__))
         if further is not None:
             schema["additionalProperties"] = further.schema or True
-        return cls(schema, injected, positional, forms, further)
+        return cls(schema, injected, positional, forms)
 
     def misfit(self, args: Mapping[str, Any]) -> Fault | None:
         """The first argument that its type cannot take."""
         for name, value in args.items():
             try:
-                self._typed(name, value)
+                self.forms.get(name, ANY).read(value)
             except Misfit as fault:
                 return Fault("invalid_argument_value", f"argument {name + fault.place!r} {fault}")
         return None
@@ -81,17 +80,13 @@ class CallSignature:
         values = dict(args)
         for name, value in args.items():
             with suppress(Misfit):
-                values[name] = self._typed(name, value)
+                values[name] = self.forms.get(name, ANY).read(value)
         for name, default in self.injected.items():
             value = _injected_value(name, context)
             if value is not None or default is _EMPTY:
                 values[name] = value
         given = {n: d for n, d in self.positional.items() if n in values or d is not _EMPTY}
         return [values.pop(name, default) for name, default in given.items()], values
-
-    def _typed(self, name: str, value: Any) -> Any:
-        form = self.forms.get(name, self.further)
-        return value if form is None else form.read(value)
 
 
 def function_schema(func: Callable[..., Any]) -> dict[str, Any]:

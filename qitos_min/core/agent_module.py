@@ -34,9 +34,8 @@ class AgentModule(ABC, Generic[StateT, ObservationT, ActionT]):
         **config: Any,
     ) -> None:
         self.tool_registry = ToolRegistry() if tool_registry is None else tool_registry
-        many = toolset if isinstance(toolset, (list, tuple)) else [toolset]
-        for item in many if toolset is not None else ():
-            self.tool_registry.include(item)
+        if toolset is not None:
+            self.tool_registry.include(toolset)
         self.toolset, self.llm, self.config = toolset, llm, config
         self.model_parser, self.model_protocol = model_parser, model_protocol
         self.memory, self.history = memory, history

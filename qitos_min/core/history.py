@@ -36,8 +36,8 @@ class HistoryPolicy:
         return {name: value for name, value in query.items() if value is not None} | kwargs
 
 
-class MessageLog:
-    """Messages or records in memory, in order; a subclass may keep them elsewhere."""
+class History:
+    """The messages of a conversation, or records, in order; a subclass may keep them elsewhere."""
 
     def __init__(self) -> None:
         self._messages: list[Any] = []
@@ -68,7 +68,3 @@ class MessageLog:
     def reset(self, run_id: str | None = None) -> None:
         """Forget everything, for a new run."""
         self._messages.clear()
-
-
-class History(MessageLog):
-    """The messages of a conversation."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .history import HistoryMessage, MessageLog
+from .history import History, HistoryMessage
 
 
 @dataclass
@@ -15,5 +15,5 @@ class MemoryRecord(HistoryMessage):
     content: Any
 
 
-class Memory(MessageLog):
+class Memory(History):
     """The records of an agent; a run forgets them when it begins."""

@@ -8,12 +8,11 @@ from typing import Any
 
 from ..core import History, Memory, MemoryRecord
 from ..core._contract import check_count
-from ..core.history import MessageLog
 
 __all__ = ["MarkdownFileMemory", "Memory", "MemoryRecord", "WindowHistory", "WindowMemory"]
 
 
-class _Window(MessageLog):
+class _Window(History):
     """Keeps the last ``window_size``, a positive int."""
 
     def __init__(self, window_size: int = 24) -> None:

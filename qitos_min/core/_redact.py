@@ -34,18 +34,13 @@ _SECRET_TEXTS = (  # The first group, if any, stays.
     rf"(?<![A-Za-z0-9])(?:sk-{_BASE64}{{6,}}|(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{{12,}}"
     rf"|(?:gh[opsu]_|github_pat_|glpat-|xox[a-z]-){_BASE64}{{10,}}|(?:AIza|hf_){_BASE64}{{30,}})",
 )
-# A name with its value inside a text: a header, NAME=value and "name": "value", then
-# what is a line of its own in a file of settings, and an option of a command.
+# A name with its value inside a text: a header, NAME=value and "name": "value".
 _NAMED_TEXTS = (
     r"""(?i)(?<![a-z0-9_-])"""
     r"""((?:[a-z0-9_]{1,40}-){1,8}[a-z0-9_]{1,40}|authorization|cookie)"""
     r"""([ ]?:[ ]?)(?![ ]?\[REDACTED)([^\r\n"']+)""",
     r"""(?<![\w.-])([\w.-]{1,80})(=|["'][ ]?:[ ]?(?=["']))(?!["']?\[REDACTED)"""
     r"""("[^"]*"|'[^']*'|[^\s&;,"'()<>]+)""",
-    r"""(?m)^([ \t-]{0,40}[\w.-]{1,80})([ \t]*[:=][ \t]+)(?!["']?\[REDACTED)"""
-    r"""("[^"\n]*"|'[^'\n]*'|[^\s"'()\[\]{}<>]+)(?=[ \t\r]*$)""",
-    r"""(?<![\w-])(--[\w-]{1,80})([ ])(?!["']?(?:\[REDACTED|-))"""
-    r"""("[^"]*"|'[^']*'|[^\s"']+)""",
 )
 _NAME = r"[^\s/\\:*?\"'<>|,;()\[\]{}`&=#]+"
 _HOST_PATH = (

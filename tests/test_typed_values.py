@@ -403,20 +403,6 @@ def test_an_author_who_writes_the_schema_may_resolve_names_to_functions():
     assert result_of(ToolRegistry().register(tool), "sort", key="abs").output == "abs"
 
 
-def test_whole_numbers_reach_a_tool_that_reads_its_own_arguments():
-    from qitos_min import BaseTool
-
-    class Repeat(BaseTool):
-        name = "repeat"
-        parameters = {"n": {"type": "integer"}, "sizes": {"type": "array", "items": {"type": "integer"}}}
-
-        def execute(self, args, runtime_context=None):
-            return [repr(args["n"]), repr(args["sizes"])]
-
-    result = result_of(ToolRegistry().register(Repeat()), "repeat", n=2.0, sizes=[1.0])
-    assert result.output == ["2", "[1]"]
-
-
 def test_deep_values_are_read_or_refused():
     value: Any = {"left": {"text": "a"}}
     for _ in range(60):

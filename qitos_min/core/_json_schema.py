@@ -79,7 +79,8 @@ def _faults(value: Any, schema: Any, path: str) -> Iterator[Fault]:
     if isinstance(value, dict):
         yield from _faults_of_object(value, schema, path)
     if isinstance(value, list):
-        for index, (item, rule) in enumerate(zip(value, _rules(value, schema))):
+        rules = [*schema.get("prefixItems", []), *[schema.get("items")] * len(value)]
+        for index, (item, rule) in enumerate(zip(value, rules)):
             yield from _faults(item, rule, f"{path}[{index}]")
     for keyword in filter(_LIMITS.get, schema):
         kinds, holds, words = _LIMITS[keyword]
@@ -113,27 +114,9 @@ def _faults_of_object(value: dict[str, Any], schema: Any, path: str) -> Iterator
         yield from _faults(item, properties.get(name, further), place)
 
 
-def _rules(value: list[Any], schema: dict[str, Any]) -> list[Any]:
-    return [*schema.get("prefixItems", []), *[schema.get("items")] * len(value)]
-
-
 def same_json(left: Any, right: Any) -> bool:
     """Equality as JSON sees it: ``true`` is not 1 (but within a list it is), 1.0 is."""
     return isinstance(left, bool) is isinstance(right, bool) and bool(left == right)
-
-
-def whole_numbers(value: Any, schema: Any) -> Any:
-    """The value, in whose copy 2.0 is an int where the schema has an integer."""
-    if not isinstance(schema, dict):
-        return value
-    if isinstance(value, float) and value.is_integer() and schema.get("type") == "integer":
-        return int(value)
-    if isinstance(value, list):
-        return [whole_numbers(item, rule) for item, rule in zip(value, _rules(value, schema))]
-    if isinstance(value, dict):
-        properties, rest = schema.get("properties", {}), schema.get("additionalProperties")
-        return {k: whole_numbers(v, properties.get(k, rest)) for k, v in value.items()}
-    return value
 
 
 class Misfit(ValueError):

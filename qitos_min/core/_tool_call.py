@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ._contract import detach_json
 from ._foreign import CUT_MARK, both_ends, described, guarded, joined, traced, within
 from ._json import to_json_value
-from ._json_schema import Fault, check_value, whole_numbers
+from ._json_schema import Fault, check_value
 from ._threads import LAST_GRACE, LeftBehind, RunThreads, settled
 from .action import Action
 from .artifact import ArtifactRef
@@ -92,8 +92,7 @@ def _check_structure(call: Call) -> Fault | None:
         except ValueError as error:
             return Fault("invalid_json_value", f"argument {name!r} holds {error}")
     schema, signature = call.spec.arguments_schema(), call.tool._signature
-    fault = check_value(args, schema)
-    call.args = whole_numbers(args, schema)
+    fault, call.args = check_value(args, schema), args
     if fault is None and signature is not None and schema is signature.schema:
         return signature.misfit(args)
     return fault

@@ -97,8 +97,8 @@ def check_count(value: Any, name: str, *, least: int, optional: bool = False) ->
         raise ValueError(f"{name} must be an int of at least {least}, got {value!r}")
 
 
-def check_seconds(value: Any, name: str) -> None:
-    if not (is_number(value) and 0 <= value < math.inf):
+def check_seconds(value: Any, name: str, *, optional: bool = False) -> None:
+    if not (optional and value is None or is_number(value) and value >= 0):
         raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ._contract import Record, check_count, is_number
+from ._contract import Record, check_count, check_seconds
 from .env import EnvSpec
 
 
@@ -84,6 +84,4 @@ def check_limits(budget: Any) -> None:
     """Raise ``ValueError`` for the first limit that is neither None nor a number >= 0."""
     check_count(budget.max_steps, "max_steps", least=0, optional=True)
     check_count(budget.max_tokens, "max_tokens", least=0, optional=True)
-    seconds = budget.max_runtime_seconds
-    if seconds is not None and not (is_number(seconds) and seconds >= 0):
-        raise ValueError(f"max_runtime_seconds must be a number of at least 0, got {seconds!r}")
+    check_seconds(budget.max_runtime_seconds, "max_runtime_seconds", optional=True)

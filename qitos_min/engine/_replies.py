@@ -53,11 +53,9 @@ class ParseError(QitosRuntimeError):
 class ToolCall(NamedTuple):
     """One native tool call of a reply."""
 
-    id: str | None
-    """The model's id; None when it is missing or was used before in the reply."""
+    id: str | None  # The model's; None when it is missing or was used before in the reply.
     name: str
-    args: dict[str, Any] | str
-    """The arguments, or the JSON text the model sent for them."""
+    args: dict[str, Any] | str | None  # The arguments, or the JSON text the model sent for them.
 
 
 class ServerError(NamedTuple):
@@ -65,8 +63,7 @@ class ServerError(NamedTuple):
 
     message: str
     status: int | None
-    passing: bool
-    """Whether asking again may help."""
+    passing: bool  # Whether asking again may help.
 
 
 @dataclass(frozen=True)
@@ -75,12 +72,9 @@ class ModelReply:
 
     text: str
     tool_calls: tuple[ToolCall, ...]
-    usage: dict[str, int]
-    """Tokens as ``input_tokens``, ``output_tokens``, ``total_tokens``; 0 if unknown."""
-    raw: dict[str, Any]
-    """The whole answer as strict JSON values."""
-    cut: str | None = None
-    """The finish reason of a reply that ended before the model was done."""
+    usage: dict[str, int]  # input_tokens, output_tokens and total_tokens; 0 if unknown.
+    raw: dict[str, Any]  # The whole answer as strict JSON values.
+    cut: str | None = None  # The finish reason of a reply that ended before the model was done.
 
 
 def response_of(value: object) -> dict[str, Any]:
@@ -157,6 +151,11 @@ def _finish(value: dict[str, Any]) -> object:
     return next((value[name] for name in names if value.get(name)), None)
 
 
+def first_of(fields: dict[str, Any], *names: str) -> Any:
+    """The first value under one of the names that is not None."""
+    return next((fields[name] for name in names if fields.get(name) is not None), None)
+
+
 def _objects(value: object) -> list[dict[str, Any]]:
     """The objects in a list, or the one that stands where a list is expected."""
     items = value if isinstance(value, list) else [value]
@@ -202,9 +201,7 @@ def _tool_calls_in(calls: list[Any]) -> Iterator[ToolCall]:
         given = call.get("id")
         own = given if isinstance(given, str) and given not in seen else None
         seen.add(own)
-        names = ("arguments", "args", "input", "parameters")
-        args = next((entry[key] for key in names if entry.get(key) is not None), "")
-        yield ToolCall(own, name, args)
+        yield ToolCall(own, name, first_of(entry, "arguments", "args", "input", "parameters"))
 
 
 def usage_of(raw: dict[str, Any]) -> dict[str, int]:

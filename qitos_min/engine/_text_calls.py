@@ -14,7 +14,7 @@ from typing import Any
 
 from ..core.action import Action
 from ..core.decision import Decision
-from ._replies import ParseError
+from ._replies import ParseError, first_of
 
 # Line breaks inside JSON texts are let through: models write code that way.
 DECODER = json.JSONDecoder(strict=False)
@@ -133,8 +133,7 @@ def json_action(item: object, where: str) -> Action:
     name = next((n.strip() for n in names if isinstance(n, str) and n.strip()), None)
     if name is None:
         raise ParseError(f'{where} has no name, expected {{"name": ..., "args": ...}}')
-    given = (fields.get(key) for key in ("args", "arguments", "action_input"))
-    return Action(name, args_of(name, next((g for g in given if g is not None), None)))
+    return Action(name, args_of(name, first_of(fields, "args", "arguments", "action_input")))
 
 
 def args_of(name: str, value: object) -> dict[str, Any]:
@@ -185,27 +184,23 @@ def _closing(text: str, start: int, name: str) -> int:
 
 
 def _call_args(name: str, source: str) -> dict[str, Any]:
-    """The arguments written in ``source``: ``key=value, ...`` or one dict."""
+    """The arguments written in ``source``: ``key=value, ...`` or one dict. Nothing is run."""
     if source.strip().startswith("{"):
         with suppress(ValueError, RecursionError):
             return DECODER.decode(source.strip())  # type: ignore[no-any-return]
     try:
-        return _python_args(_QUOTED.sub(_as_python, source.strip()))
+        source = _QUOTED.sub(_as_python, source.strip())
+        call = ast.parse(f"_({source}\n)", mode="eval").body
+        if not isinstance(call, ast.Call):
+            raise ValueError("it is not one call")
+        if len(call.args) == 1 and isinstance(call.args[0], ast.Dict) and not call.keywords:
+            return _literal(call.args[0])  # type: ignore[no-any-return]
+        args = {word.arg: _literal(word.value) for word in call.keywords if word.arg}
+        if call.args or len(args) < len(call.keywords):
+            raise ValueError("an argument has no name of its own")
+        return args
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise _unreadable(name, getattr(error, "msg", None) or str(error)) from None
-
-
-def _python_args(source: str) -> dict[str, Any]:
-    """The arguments of a call in Python's notation, read without running it."""
-    call = ast.parse(f"_({source}\n)", mode="eval").body
-    if not isinstance(call, ast.Call):
-        raise ValueError("it is not one call")
-    if len(call.args) == 1 and isinstance(call.args[0], ast.Dict) and not call.keywords:
-        return _literal(call.args[0])  # type: ignore[no-any-return]
-    args = {word.arg: _literal(word.value) for word in call.keywords if word.arg}
-    if call.args or len(args) < len(call.keywords):
-        raise ValueError("an argument has no name of its own")
-    return args
 
 
 def _as_python(quoted: re.Match[str]) -> str:

@@ -67,7 +67,7 @@ _DECISION_OBJECT = re.compile(
     re.MULTILINE,
 )
 _DECISION_KEY = re.compile(
-    r"""["'](?:mode|actions?|final_answer)["']\s*:|<decision\b"""
+    r"""["'](?:mode|actions?|final_answer)["']\s*:|<(?:decision|action)\b"""
     r"|^[>#*_ \t-]*(?:action|final[ ]answer)[ \t\d*_]*:",
     re.IGNORECASE | re.MULTILINE,
 )

@@ -12,17 +12,8 @@ from ..core._json import critic_traces, handoff_traces, to_json_value
 from ..core.action import Action
 from ..core.decision import Decision
 
-__all__ = [
-    "ContextConfig",
-    "CriticTrace",
-    "EngineConfig",
-    "HandoffTrace",
-    "RuntimeBudget",
-    "RuntimeEvent",
-    "RuntimePhase",
-    "StepRecord",
-    "StepResult",
-]
+__all__ = ["ContextConfig", "CriticTrace", "EngineConfig", "HandoffTrace", "RuntimeBudget"]
+__all__ += ["RuntimeEvent", "RuntimePhase", "StepRecord", "StepResult"]
 
 
 class RuntimePhase(str, Enum):
@@ -63,10 +54,8 @@ class RuntimeBudget(Record):
 class ContextConfig(Record):
     """How much a model call holds."""
 
-    max_history_rounds: int | None = None
-    """Rounds of earlier steps in a model call; None is all of them."""
-    max_result_chars: int = 4000
-    """Characters of one tool result in the conversation."""
+    max_history_rounds: int | None = None  # Rounds of earlier steps in it; None is all of them.
+    max_result_chars: int = 4000  # Characters of one tool result in the conversation.
 
 
 def utc_now() -> str:
@@ -96,14 +85,13 @@ class StepRecord(Record):
     decision: Any = None
     model_response: dict[str, Any] = field(default_factory=dict)
     actions: list[Any] = field(default_factory=list)
+    # Outputs in the order of the actions; a failed call is a dict with error and output.
     action_results: list[Any] = field(default_factory=list)
-    """Outputs in the order of the actions; a failed call is a dict with error and output."""
     tool_invocations: list[dict[str, Any]] = field(default_factory=list)
     action_execution: dict[str, Any] = field(default_factory=dict)
+    # ``critic_name`` and the fields of CriticResult.
     critic_outputs: list[dict[str, Any]] = field(default_factory=list)
-    """``critic_name`` and the fields of CriticResult."""
-    state_diff: dict[str, Any] = field(default_factory=dict)
-    """Field -> {before, after}."""
+    state_diff: dict[str, Any] = field(default_factory=dict)  # Field -> {before, after}.
     context: dict[str, Any] = field(default_factory=dict)
     prompt_metadata: dict[str, Any] = field(default_factory=dict)
     protocol_id: str | None = None
@@ -113,8 +101,7 @@ class StepRecord(Record):
     parser_diagnostics: dict[str, Any] = field(default_factory=dict)
     parser_contract: str | None = None
     parser_salvage_applied: bool = False
-    decision_source: str | None = None
-    """``agent`` or ``model``."""
+    decision_source: str | None = None  # ``agent`` or ``model``.
     agent_id: str | None = None
     native_tool_call_used: bool = False
     native_tool_call_fallback_reason: str | None = None
@@ -134,9 +121,9 @@ class StepRecord(Record):
         """
         row, decision = {name: getattr(self, name) for name in _ROW}, self.decision
         if isinstance(decision, Decision):
+            row["actions"] = [action_row(action) for action in decision.actions]
             row["decision"] = {name: getattr(decision, name) for name in _DECISION}
-            rows = row["actions"] = [action_row(action) for action in decision.actions]
-            row["decision"]["actions"] = rows
+            row["decision"]["actions"] = row["actions"]
         return row
 
 
@@ -147,9 +134,7 @@ _ACTION = [f.name for f in fields(Action)]
 
 def action_row(action: Action) -> dict[str, Any]:
     """The fields of an action whose values are plain."""
-    row = {name: getattr(action, name) for name in _ACTION}
-    row["kind"] = action.kind.value
-    return row
+    return {**{name: getattr(action, name) for name in _ACTION}, "kind": action.kind.value}
 
 
 @dataclass
@@ -176,13 +161,11 @@ class _Exported(Record):
         name = cls.__name__
         if not isinstance(payload, dict):
             raise ValueError(f"{name} needs a dict, got {type(payload).__name__}")
-        known = {f.name: f.default is f.default_factory is MISSING for f in fields(cls)}
-        unknown = sorted(payload.keys() - known.keys(), key=str)
-        if unknown:
-            raise ValueError(f"unknown field {unknown[0]!r} of {name}")
-        for key, is_required in known.items():
-            if is_required and key not in payload:
-                raise ValueError(f"field {key!r} of {name} is missing")
+        for key in sorted(payload.keys() - {f.name for f in fields(cls)}, key=str):
+            raise ValueError(f"unknown field {key!r} of {name}")
+        for f in fields(cls):
+            if f.default is f.default_factory is MISSING and f.name not in payload:
+                raise ValueError(f"field {f.name!r} of {name} is missing")
         return cls(**to_json_value(payload))
 
 
@@ -198,8 +181,7 @@ class CriticTrace(_Exported):
     critic_name: str
     action: str
     reason: str = ""
-    score: float | None = 1.0
-    """None when the critic gave no usable number."""
+    score: float | None = 1.0  # None when the critic gave no usable number.
     details: dict[str, Any] = field(default_factory=dict)
     instruction_patch: str | None = None
     state_patch: dict[str, Any] | None = None
@@ -218,10 +200,8 @@ class HandoffTrace(_Exported):
     step_id: int
     from_agent: str
     to_agent: str
-    context_strategy: str = ""
-    """``FULL``, ``SUMMARY`` or ``ISOLATED``."""
-    messages_passed: int = 0
-    """Messages that arrived, after the strategy."""
+    context_strategy: str = ""  # ``FULL``, ``SUMMARY`` or ``ISOLATED``.
+    messages_passed: int = 0  # Messages that arrived, after the strategy.
 
     def to_dict(self) -> dict[str, Any]:
         """The five fields by the payload's rules."""

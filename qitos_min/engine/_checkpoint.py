@@ -79,7 +79,7 @@ def restore(engine: Any, run_id: str, state_kwargs: dict[str, Any]) -> Run:
         )
     task = Task.from_dict(head["task"]) if isinstance(head["task"], dict) else head["task"]
     last = entries[-1]
-    seat = engine.entry_seat()
+    seat = engine.seat_of()
     if steps and last["agent"] != seat.name:
         spec = engine.agent_registry.get(last["agent"]) if engine.agent_registry else None
         if spec is None:

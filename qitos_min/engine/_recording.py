@@ -8,6 +8,7 @@ import time
 import uuid
 from dataclasses import replace
 from datetime import datetime, timezone
+from types import SimpleNamespace
 from typing import Any
 
 from ..core._foreign import error_text, guarded
@@ -40,7 +41,9 @@ class Recording:
         self.trace = engine.trace_writer
         self.checkpoints: Any = None
         self.memory = getattr(engine.agent, "memory", None)
-        self.listeners = listeners(engine.watchers())
+        sink = getattr(engine.runtime, "event_sink", None)
+        heard = [SimpleNamespace(on_event=lambda event, *_: sink(event))] if sink else []
+        self.listeners = listeners([*engine.hooks, *heard])
         own = task.budget if isinstance(task, Task) else None
         given = vars(own) if isinstance(own, TaskBudget) else {}
         self.budget = replace(engine.budget, **{k: v for k, v in given.items() if v is not None})

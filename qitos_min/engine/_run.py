@@ -91,7 +91,7 @@ class Run(Recording):
         self.stop_reason: StopReason | None = None
         self.failure: dict[str, Any] | None = None
         self.phase = RuntimePhase.INIT
-        self.seat: Seat = engine.entry_seat()
+        self.seat: Seat = engine.seat_of()
         self.seats = {self.seat.name: self.seat} if self.seat.spec else {}
         self.handoffs = 0
         # Who handed the run on since the last step in which something was done.

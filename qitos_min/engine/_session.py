@@ -10,10 +10,12 @@ from ..core._shorten import summary
 from ..core.errors import ErrorCategory, QitosRuntimeError, StopReason
 from ..core.state import StateSchema
 from ..core.task import Task
+from ._checkpoint import Checkpoints
 from ._plain import plain
 from ._result import EngineResult, result_of
 from ._run import Run
 from ._stages import run_step
+from .cancellation import CancelToken
 from .states import RuntimePhase, StepResult
 
 if TYPE_CHECKING:
@@ -114,8 +116,6 @@ class EngineSession:
         if error is not None:
             run.trace = None
         if engine.checkpoint_store is not None:
-            from ._checkpoint import Checkpoints  # Runs without a store need none.
-
             run.checkpoints = Checkpoints(engine.checkpoint_store, run)
         if not run.events:
             self._emit_init(config, specs)
@@ -199,7 +199,8 @@ class EngineSession:
             self._interrupt_of(run.interrupted)
         interrupt = self._interrupt_of(run.end) or interrupt
         self.result = engine.last_result = result_of(run)
-        engine.drop_token(run.token)
+        if run.token is engine.token and run.token.mode is not None:
+            engine.token = CancelToken()  # The next run is not cancelled.
         told = self._interrupt_of(lambda: run.keep("trace", "finalize", self.result))
         return (
             self._interrupt_of(lambda: run.tell("on_run_end", self.result, engine))

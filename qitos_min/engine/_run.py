@@ -28,15 +28,21 @@ from .hooks import HookContext, ToolHookContext
 from .recovery import RecoveryDecision, asked, category_of
 from .states import RuntimePhase
 
+# What the context of tools holds of the engine, of a seat, and of the run itself.
+_OF_ENGINE = (
+    "agent_registry approval_callback artifact_resolver auto_approve delegate_depth".split()
+)
+_OF_SEAT = ("agent", "env", "shared_memory")
+_OF_RUN = ("request_handoff", "run_id", "state", "step_id", "task", "threads")
+_OF_HOOKS = ("step_id", "phase", "state", "observation", "decision", "run_id")
 _DENIED = ("approval_denied", "approval_required", "permission_denied")
 
 
 class _Threads(RunThreads):
     """The threads of a run, which makes calls where it is while it is alone.
 
-    Nobody but the tool itself could cancel a run in a process of one thread without
-    handlers of signals, so that nothing is lost by waiting for a tool in its own thread,
-    and a change of threads costs more than the rest of a step.
+    Nobody but a tool itself could cancel a run in a process of one thread without handlers of
+    signals: nothing is lost by waiting, and a change of threads costs more than all the step.
     """
 
     def __init__(self, token: CancelToken, time_left: Callable[[], float | None]) -> None:
@@ -50,13 +56,10 @@ class _Threads(RunThreads):
         self, call: Callable[[], Any], limit: float | None = None, *, patient: bool = False
     ) -> Any:
         # What a toolset opens may belong to its thread, so these stay in one.
-        self._alone = (
-            self._alone
-            and limit is None
-            and not patient
-            and threading.active_count() == 1
-            and threading.current_thread() is threading.main_thread()
-        )
+        if limit is not None or patient or threading.active_count() > 1:
+            self._alone = False
+        elif threading.current_thread() is not threading.main_thread():
+            self._alone = False
         if self._alone:
             return contextvars.copy_context().run(outcome, call)
         return super().run(call, limit, patient=patient)
@@ -121,25 +124,10 @@ class Run(Recording):
 
     def tool_context(self, seat: Seat | None = None) -> dict[str, Any]:
         """What a seat's tools may know and ask for; by default the seat at work."""
-        engine, seat = self.engine, seat or self.seat
-        return {
-            "agent": seat.agent,
-            "agent_registry": engine.agent_registry,
-            "approval_callback": engine.approval_callback,
-            "artifact_resolver": engine.artifact_resolver,
-            "auto_approve": engine.auto_approve,
-            "cancel_token": self.token,
-            "delegate_depth": engine.delegate_depth,
-            "env": seat.env,
-            "request_handoff": self.request_handoff,
-            "run": self,
-            "run_id": self.run_id,
-            "shared_memory": seat.shared_memory,
-            "state": self.state,
-            "step_id": self.step_id,
-            "task": self.task,
-            "threads": self.threads,
-        }
+        context = {name: getattr(self.engine, name) for name in _OF_ENGINE}
+        context |= {name: getattr(seat or self.seat, name) for name in _OF_SEAT}
+        context |= {name: getattr(self, name) for name in _OF_RUN}
+        return context | {"cancel_token": self.token, "run": self}
 
     @property
     def final_result(self) -> Any:
@@ -244,50 +232,34 @@ class Run(Recording):
         """Tell all hooks of a moment of the run."""
         if name not in self.listeners:
             return
-        record = self.record
-        if record is None and self.records:
-            record = self.records[-1]
+        record = self.record or (self.records[-1] if self.records else None)
         context = HookContext(
             task=self.task_text,
-            step_id=self.step_id,
-            phase=self.phase,
-            state=self.state,
             env_view=self.observation.get("env"),
-            observation=self.observation,
-            decision=self.decision,
             model_response=record.model_response if record else None,
             action_results=self.outputs,
             record=record,
             error=error,
             stop_reason=self.stop_reason and self.stop_reason.value,
-            run_id=self.run_id,
+            **{name: getattr(self, name) for name in _OF_HOOKS},
         )
         self.tell(name, context, self.engine)
 
     def tool_hook(self, moment: str, action: Action, result: ToolResult | None) -> None:
         """Tell all hooks of a tool call."""
-        name = f"on_{moment}_tool_use"
-        if result is not None and result.error_code in _DENIED:
-            name = "on_permission_denied"
+        denied = result is not None and result.error_code in _DENIED
         context = ToolHookContext(
-            tool_name=action.name,
-            tool_args=plain(action.args),
-            action_id=action.action_id,
-            step_id=self.step_id,
-            state=self.state,
-            result=result,
-            error=result.error if result is not None else None,
+            *(action.name, plain(action.args), action.action_id, self.step_id, self.state, result),
+            error=None if result is None else result.error,
             run_id=self.run_id,
         )
+        name = "on_permission_denied" if denied else f"on_{moment}_tool_use"
         self.tell(name, context, self.engine)
 
     # Steps and failures
 
     def attempt(self, work: Callable[..., Any], *args: Any) -> Any:
-        """Call a part of the run; whatever it raises is a failure of the run.
-
-        The run's own boundary: only ``KeyboardInterrupt`` passes it.
-        """
+        """Call a part of the run, whose failure it is if it raises; interrupts pass."""
         value, error = guarded(work, *args)
         if error is not None:
             self.fail(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ..core._json import dumps
@@ -74,17 +75,14 @@ def _decide(run: Run) -> bool:
     decision = run.decision = _checked(run, decision)
     kept, run.calls = _recorded(decision, record.step_id)
     record.decision, record.actions = kept, kept.actions
-    run.emit(
-        RuntimePhase.DECIDE,
-        stage="decision_ready",
-        mode=kept.mode,
-        rationale=kept.rationale,
-        actions=[action_row(action) for action in kept.actions],
-        final_answer=kept.final_answer,
-    )
+    told = {"mode": kept.mode, "rationale": kept.rationale}
+    told |= {"actions": [action_row(action) for action in kept.actions]}
+    run.emit(RuntimePhase.DECIDE, stage="decision_ready", **told, final_answer=kept.final_answer)
     run.remember("decision", decision)
     if run.talks:
-        _say_decision(run, kept, said)
+        said = _spoken(kept) if said is None else said
+        calls = {"tool_calls": recorded_calls(kept.actions), "native": record.native_tool_call_used}
+        run.say("assistant", said, **(calls if kept.actions else {}))
     if kept.mode == "handoff":
         run.hand_off(kept.target)
     return kept.mode in ("wait", "handoff")
@@ -148,33 +146,24 @@ def _recorded(decision: Decision, step_id: int) -> tuple[Decision, list[Action]]
     """
     actions: list[Action] = []
     sent: list[Action] = []
-    ids: list[str] = []
+    ids: set[str] = set()
     for index, action in enumerate(decision.actions):
         own = first = action.action_id or f"call_{step_id}_{index}"
         while own in ids:
             index += 1
             own = f"{first}_{index}"
-        ids.append(own)
+        ids.add(own)
         try:
-            kept = _with_args(action, exact(action.args), ids[-1])
+            kept = replace(action, args=exact(action.args), action_id=own)
             sent.append(kept)
         except (ValueError, RuntimeError):
-            kept = _with_args(action, plain(action.args), ids[-1])
-            sent.append(_with_args(action, action.args, ids[-1]))
+            kept = replace(action, args=plain(action.args), action_id=own)
+            sent.append(replace(action, action_id=own))
         kept.metadata = plain(action.metadata)
         actions.append(kept)
     answer, rationale, meta = decision.final_answer, decision.rationale, decision.meta
     values = plain(answer), plain(rationale), plain(meta)
     return Decision(decision.mode, actions, *values, target=decision.target), sent
-
-
-def _say_decision(run: Run, decision: Decision, said: str | None) -> None:
-    """Add what was decided, in the model's own words if it was the model."""
-    calls: dict[str, Any] = {}
-    if decision.actions:
-        native = run.record.native_tool_call_used
-        calls = {"tool_calls": recorded_calls(decision.actions), "native": native}
-    run.say("assistant", _spoken(decision) if said is None else said, **calls)
 
 
 def _spoken(decision: Decision) -> str:
@@ -202,19 +191,19 @@ def _act(run: Run) -> bool:
     run.stamp()
     run.results = batch.results
     run.outputs = [_seen(result) for result in batch.results]
-    record.action_results = plain(run.outputs)
-    record.tool_invocations = [tool_invocation(result) for result in batch.results]
+    record.action_results = results = plain(run.outputs)
+    record.tool_invocations = calls = [tool_invocation(result) for result in batch.results]
     record.action_execution = batch.execution
-    run.emit(
-        RuntimePhase.ACT,
-        stage="action_results",
-        tool_invocations=record.tool_invocations,
-        action_results=record.action_results,
-    )
-    for output in record.action_results if run.memory is not None else ():
+    told = {"tool_invocations": calls, "action_results": results}
+    run.emit(RuntimePhase.ACT, stage="action_results", **told)
+    for output in results if run.memory is not None else ():
         run.remember("action_result", output)
     if run.talks:
-        _say_results(run, batch.results)
+        most = run.engine.context_config.max_result_chars
+        for action, result in zip(record.actions, batch.results):
+            said = {"name": action.name, "tool_call_id": action.action_id}
+            said["native"] = record.native_tool_call_used
+            run.say("tool", _text(result.to_model_dict(max_chars=most)), **said)
     if run.seat.env is not None:
         taken = {
             "decision_mode": run.decision.mode,
@@ -229,32 +218,6 @@ def _act(run: Run) -> bool:
     return run.pending_handoff is not None
 
 
-def _with_args(action: Action, args: Any, action_id: str | None) -> Action:
-    return Action(
-        action.name,
-        args,
-        action.kind,
-        action_id,
-        action.timeout_s,
-        action.max_retries,
-        action.idempotent,
-        action.classification,
-        action.metadata,
-    )
-
-
-def _say_results(run: Run, results: list[ToolResult]) -> None:
-    most = run.engine.context_config.max_result_chars
-    for action, result in zip(run.record.actions, results):
-        run.say(
-            "tool",
-            _text(result.to_model_dict(max_chars=most)),
-            name=action.name,
-            tool_call_id=action.action_id,
-            native=run.record.native_tool_call_used,
-        )
-
-
 def _seen(result: ToolResult) -> Any:
     """What agents and critics see of a result: its output.
 
@@ -263,14 +226,9 @@ def _seen(result: ToolResult) -> Any:
     """
     if result.is_success:
         return result.output
-    return {
-        **(result.output if isinstance(result.output, dict) else {}),
-        "tool_name": result.tool_name,
-        "status": result.status,
-        "error": result.error,
-        "error_code": result.error_code,
-        "output": result.output,
-    }
+    names = ("tool_name", "status", "error", "error_code", "output")
+    found = result.output if isinstance(result.output, dict) else {}
+    return {**found, **{name: getattr(result, name) for name in names}}
 
 
 def _reduce(run: Run) -> bool:

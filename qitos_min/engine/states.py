@@ -158,12 +158,12 @@ class _Exported(Record):
     @classmethod
     def from_dict(cls, payload: dict[str, Any]) -> Any:
         """The record of a copy of a dict; what does not fit is a ``ValueError``."""
-        name = cls.__name__
+        name, own = cls.__name__, fields(cls)
         if not isinstance(payload, dict):
             raise ValueError(f"{name} needs a dict, got {type(payload).__name__}")
-        for key in sorted(payload.keys() - {f.name for f in fields(cls)}, key=str):
+        for key in sorted(payload.keys() - {f.name for f in own}, key=str):
             raise ValueError(f"unknown field {key!r} of {name}")
-        for f in fields(cls):
+        for f in own:
             if f.default is f.default_factory is MISSING and f.name not in payload:
                 raise ValueError(f"field {f.name!r} of {name} is missing")
         return cls(**to_json_value(payload))

@@ -47,6 +47,7 @@ class Recording:
         own = task.budget if isinstance(task, Task) else None
         given = vars(own) if isinstance(own, TaskBudget) else {}
         self.budget = replace(engine.budget, **{k: v for k, v in given.items() if v is not None})
+        self.limits = {f"budget_{name}": most for name, most in vars(self.budget).items()}
         self.parent: Recording | None = engine.parent  # The run that delegated this one.
         self.total_tokens = 0  # With those of delegates, as they use them.
         self._purse = threading.Lock()
@@ -165,8 +166,10 @@ class Recording:
 
     def exhausted(self) -> StopReason | None:
         """The limit that is used up, if any."""
-        used_up = (r for r, used, most in self._limits() if most is not None and used >= most)
-        return next(used_up, None)
+        for reason, used, most in self._limits():
+            if most is not None and used >= most:
+                return reason
+        return None
 
     def left(self, *reasons: StopReason) -> float | None:
         """What is left until a run ends for one of the reasons, at least 0; None: no limit."""

@@ -28,12 +28,9 @@ from .hooks import HookContext, ToolHookContext
 from .recovery import RecoveryDecision, asked, category_of
 from .states import RuntimePhase
 
-# What the context of tools holds of the engine, of a seat, and of the run itself.
 _OF_ENGINE = (
     "agent_registry approval_callback artifact_resolver auto_approve delegate_depth".split()
 )
-_OF_SEAT = ("agent", "env", "shared_memory")
-_OF_RUN = ("request_handoff", "run_id", "state", "step_id", "task", "threads")
 _OF_HOOKS = ("step_id", "phase", "state", "observation", "decision", "run_id")
 _DENIED = ("approval_denied", "approval_required", "permission_denied")
 
@@ -101,6 +98,10 @@ class Run(Recording):
         self.idle: list[str] = []
         self.opened: list[ToolRegistry] = []  # Those whose toolsets were set up.
         self.threads = _Threads(token, lambda: self.left(StopReason.BUDGET_TIME))
+        # What tools may know and ask for at any time.
+        self.offered = {name: getattr(engine, name) for name in _OF_ENGINE} | {"run": self}
+        self.offered |= {"cancel_token": token, "threads": self.threads, "task": task}
+        self.offered["request_handoff"] = self.request_handoff
         # What is to be called at the end, last first.
         self.closers: list[Callable[[], Any]] = [self.threads.close]
         # Nobody reads the conversation of a lone agent that decides by itself.
@@ -124,10 +125,10 @@ class Run(Recording):
 
     def tool_context(self, seat: Seat | None = None) -> dict[str, Any]:
         """What a seat's tools may know and ask for; by default the seat at work."""
-        context = {name: getattr(self.engine, name) for name in _OF_ENGINE}
-        context |= {name: getattr(seat or self.seat, name) for name in _OF_SEAT}
-        context |= {name: getattr(self, name) for name in _OF_RUN}
-        return context | {"cancel_token": self.token, "run": self}
+        seat = seat or self.seat
+        own = {"agent": seat.agent, "env": seat.env, "shared_memory": seat.shared_memory}
+        now = {"run_id": self.run_id, "state": self.state, "step_id": self.step_id}
+        return {**self.offered, **own, **now}
 
     @property
     def final_result(self) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from ..core._json import dumps
@@ -21,6 +21,7 @@ from .action_executor import ActionExecutor, tool_invocation
 from .cancellation import CancelMode
 from .states import RuntimePhase, StepRecord, action_row
 
+_REST = attrgetter("timeout_s", "max_retries", "idempotent", "classification", "metadata")
 _TOOL_HOOKS = {"on_before_tool_use", "on_after_tool_use", "on_permission_denied"}
 
 
@@ -154,11 +155,11 @@ def _recorded(decision: Decision, step_id: int) -> tuple[Decision, list[Action]]
             own = f"{first}_{index}"
         ids.add(own)
         try:
-            kept = replace(action, args=exact(action.args), action_id=own)
+            kept = Action(action.name, exact(action.args), action.kind, own, *_REST(action))
             sent.append(kept)
         except (ValueError, RuntimeError):
-            kept = replace(action, args=plain(action.args), action_id=own)
-            sent.append(replace(action, action_id=own))
+            kept = Action(action.name, plain(action.args), action.kind, own, *_REST(action))
+            sent.append(Action(action.name, action.args, action.kind, own, *_REST(action)))
         kept.metadata = plain(action.metadata)
         actions.append(kept)
     answer, rationale, meta = decision.final_answer, decision.rationale, decision.meta

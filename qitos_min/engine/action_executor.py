@@ -285,9 +285,9 @@ def tool_invocation(result: ToolResult) -> dict[str, Any]:
     ``artifact_refs`` is there only when there are any.
     """
     failed = result.status in ("error", "timed_out")
-    told = {"error_category": ErrorCategory.TOOL.value if failed else None}
-    told["source"] = result.provenance.get("source")
-    record = {n: told[n] if n in told else getattr(result, n) for n in _INVOCATION}
+    record = {name: getattr(result, name, None) for name in _INVOCATION}
+    record["error_category"] = ErrorCategory.TOOL.value if failed else None
+    record["source"] = result.provenance.get("source")
     if result.artifact_refs:
         record["artifact_refs"] = [ref.to_dict() for ref in result.artifact_refs]
     return record

@@ -11,8 +11,7 @@ from ..core.errors import ErrorCategory, StopReason
 from ..core.state import StateSchema
 from ._plain import plain
 from ._run import Run
-from .critic import critic_name
-from .critic_result import CriticResult
+from .critic import CriticResult, critic_name
 from .states import RuntimePhase
 
 

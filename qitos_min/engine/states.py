@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime, timezone
 from enum import Enum
@@ -9,7 +10,7 @@ from typing import Any
 
 from ..core._contract import Record
 from ..core._json import critic_traces, handoff_traces, to_json_value
-from ..core.action import Action
+from ..core.action import Action, ActionExecutionPolicy
 from ..core.decision import Decision
 
 __all__ = ["ContextConfig", "CriticTrace", "EngineConfig", "HandoffTrace", "RuntimeBudget"]
@@ -73,6 +74,26 @@ class RuntimeEvent(Record):
     payload: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
     ts: str = field(default_factory=utc_now)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeComposition:
+    """The parts that an engine takes as one: ``Engine(agent, runtime=...)``."""
+
+    checkpoint_store: Any = None  # Keeps the state after each step.
+    action_execution_policy: ActionExecutionPolicy | None = None  # The engine's own if None.
+    event_sink: Callable[[RuntimeEvent], None] | None = None  # Hears every event as it happens.
+    artifact_resolver: Any = None  # Such as ``kit.artifact.FileArtifactStore``.
+
+
+@dataclass
+class ToolApprovalItem:
+    """One tool call that waits for a person's word."""
+
+    tool_name: str
+    tool_args: dict[str, Any] = field(default_factory=dict)
+    message: str = ""
+    tool_spec: Any = None  # The tool's ``ToolPermissionSpec``, where there is one.
 
 
 @dataclass(slots=True)

@@ -46,7 +46,7 @@ class Checkpoints:
         held, count = self._messages
         same = held is run.messages
         new = run.messages[count if same else 0 :]
-        entry = {"record": record.to_row()}
+        entry: dict[str, Any] = {"record": record.to_row()}
         entry["events"] = [event.to_dict() for event in run.events[self._events :]]
         entry |= {"state": _spelled(run.state), "messages": [message.to_dict() for message in new]}
         entry |= {"messages_go_on": same, "agent": run.seat.name, "last_step": run.seat.last_step}

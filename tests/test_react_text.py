@@ -154,7 +154,7 @@ BAD_REACT = {
     "bytes": ("Action: a(x=b'1')", call("a", NO_LITERAL)),
     "f-string": ("Action: a(x=f'{y}')", call("a", NO_LITERAL)),
     "set": ("Action: a(x={1})", call("a", NO_LITERAL)),
-    "key of another type": ("Action: a(x={1: 2})", call("a", "a key is not text")),
+    "key of another type": ("Action: a(x={1: 2})", call("a", "a key of type int")),
     "open bracket": ("Action: a(x=[1)", call("a", "a bracket is not closed")),
     "open quote": ('Action: a(x="1)', call("a", "a quote is not closed")),
     "second call broken": (

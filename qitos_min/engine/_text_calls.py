@@ -12,6 +12,7 @@ import re
 from contextlib import suppress
 from typing import Any
 
+from ..core._contract import strict_copy
 from ..core.action import Action
 from ..core.decision import Decision
 from ._replies import ParseError, first_of
@@ -211,28 +212,23 @@ def _as_python(quoted: re.Match[str]) -> str:
     return text.replace("\r\n", "\n").replace("\n", "\\n")
 
 
-def _literal(node: ast.expr | None) -> Any:
+class _Words(ast.NodeTransformer):
+    """JSON's words for Python's, unless they are names of something else."""
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Constant(_WORDS[node.id]) if node.id in _WORDS else node
+
+
+def _literal(node: ast.expr) -> Any:
     """The JSON value that ``node`` spells; ValueError for anything else."""
-    match node:
-        case ast.Constant(value=str() | int() | float() | None as value):
-            return value
-        case ast.Name(id="true" | "false" | "null" as word):
-            return _WORDS[word]
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as n)):
-            return -n
-        case ast.List(elts=items) | ast.Tuple(elts=items):
-            return [_literal(item) for item in items]
-        case ast.Dict(keys=keys, values=values):
-            named = [key.value for key in keys if isinstance(key, ast.Constant)]
-            if len(named) < len(keys) or not all(isinstance(name, str) for name in named):
-                raise ValueError("a key is not text")
-            return {name: _literal(value) for name, value in zip(named, values)}
-    raise ValueError("a value is neither a literal nor quoted")
+    try:
+        value = ast.literal_eval(_Words().visit(node))
+    except ValueError:
+        raise ValueError("a value is neither a literal nor quoted") from None
+    return strict_copy(value, tuples=True)
 
 
 def _unreadable(name: str, why: str) -> ParseError:
     """The error for a call of ``name`` that cannot be read, with the right forms."""
-    return ParseError(
-        f"cannot read the call of {name!r}: {why}, "
-        'expected tool(key=1, other="text") or tool({"key": 1})'
-    )
+    forms = 'tool(key=1, other="text") or tool({"key": 1})'
+    return ParseError(f"cannot read the call of {name!r}: {why}, expected {forms}")

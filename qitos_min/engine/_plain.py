@@ -33,39 +33,22 @@ class StateView:
 
     def __init__(self) -> None:
         self._kind: type | None = None
-        self._names: tuple[str, ...] = ()
-        self._keys: dict[str, bytes] = {}
-        """By field, the bytes of the list or dict that the view was made of."""
+        self._names: list[str] = []
+        self._keys: dict[str, bytes] = {}  # By field, what its part of the view was made of.
         self._view: dict[str, Any] = {}
 
     def of(self, state: Any) -> Any:
         """The plain values of a state: those of before where they are the same."""
-        kind = type(state)
-        if kind is not self._kind:
-            self._kind, self._keys, self._view = kind, {}, {}
-            found = fields(state) if is_dataclass(state) else ()
-            self._names = tuple(field.name for field in found)
-        if not self._names:
-            return plain(state)
+        if type(state) is not self._kind:
+            self._kind, self._keys, self._view = type(state), {}, {}
+            self._names = [f.name for f in fields(state)] if is_dataclass(state) else []
         try:
-            changes = self._changes(state)
+            # Bytes tell 1 from True and from 1.0, which == does not.
+            keys = {name: marshal.dumps(getattr(state, name), 2) for name in self._names}
+            changed = [name for name in keys if keys[name] != self._keys.get(name)]
+            changes = {name: exact(getattr(state, name)) for name in changed}
         except (ValueError, AttributeError, RuntimeError):
-            self._kind = None  # The keys may be of another moment than the view.
             return to_json_value(state)
         if changes:
-            self._view = {**self._view, **changes}
-        return self._view
-
-    def _changes(self, state: Any) -> dict[str, Any]:
-        changes = {}
-        for name in self._names:
-            value, held = getattr(state, name), self._view.get(name, self)
-            if type(value) in (dict, list):
-                # Bytes tell 1 from True and from 1.0, which == does not.
-                key = marshal.dumps(value, 2)
-                if self._keys.get(name) != key:
-                    changes[name], self._keys[name] = exact(value), key
-            elif value is not held:
-                changes[name] = exact(value)
-                self._keys.pop(name, None)
-        return changes
+            self._keys, self._view = keys, {**self._view, **changes}
+        return self._view if self._names else plain(state)

@@ -94,8 +94,7 @@ class Run(Recording):
         self.seat: Seat = engine.seat_of()
         self.seats = {self.seat.name: self.seat} if self.seat.spec else {}
         self.handoffs = 0
-        # Who handed the run on since the last step in which something was done.
-        self.idle: list[str] = []
+        self.idle: list[str] = []  # Who handed the run on since something was done.
         self.opened: list[ToolRegistry] = []  # Those whose toolsets were set up.
         self.threads = _Threads(token, lambda: self.left(StopReason.BUDGET_TIME))
         # What tools may know and ask for at any time.
@@ -105,9 +104,7 @@ class Run(Recording):
         # What is to be called at the end, last first.
         self.closers: list[Callable[[], Any]] = [self.threads.close]
         # Nobody reads the conversation of a lone agent that decides by itself.
-        self.talks = (
-            engine.history is not None or bool(engine.agent_registry) or self.seat.llm is not None
-        )
+        self.talks = bool(engine.agent_registry) or (engine.history, self.seat.llm) != (None, None)
         self.decision: Decision | None = None
         self.calls: list[Action] = []  # What the tools get of the actions of the decision.
         self.observation: dict[str, Any] = {}
@@ -138,9 +135,8 @@ class Run(Recording):
 
     def over(self) -> bool:
         """Whether the run ends before the next step, by request or budget."""
-        mode = self.token.mode
-        if self.stop_reason is None and mode is not None:
-            self.stop_reason = StopReason(f"cancelled_{mode.value}")
+        if self.stop_reason is None and self.token.mode is not None:
+            self.stop_reason = StopReason(f"cancelled_{self.token.mode.value}")
         self.stop_reason = self.stop_reason or self.exhausted()
         return self.stop_reason is not None
 
@@ -162,10 +158,8 @@ class Run(Recording):
     def request_handoff(self, target: str) -> str | None:
         """Hand off when the tools of this step are done; what speaks against it."""
         self.transfers += 1
-        if self.pending_handoff is not None:
-            return f"a handoff to {self.pending_handoff!r} is under way already"
-        self.pending_handoff = target
-        return None
+        earlier, self.pending_handoff = self.pending_handoff, self.pending_handoff or target
+        return earlier and f"a handoff to {earlier!r} is under way already"
 
     def hand_off(self, target: str) -> None:
         """Give the run to another agent; what is wrong with it is raised."""
@@ -177,18 +171,14 @@ class Run(Recording):
         seat = replace(known or self.engine.seat_of(spec), last_step=last)
         self.open_tools(seat)
         state = handed_over(self.state, spec, self.task_text)
-        strategy = context.strategy.name
-        self.emit(
-            RuntimePhase.HANDOFF_START,
-            **{"from": name, "to": spec.name},
-            context_strategy=strategy,
-            messages_passed=len(arrived),
-        )
+        told: dict[str, Any] = {"context_strategy": context.strategy.name}
+        passed = {"from": name, "to": spec.name, **told, "messages_passed": len(arrived)}
+        self.emit(RuntimePhase.HANDOFF_START, **passed)
         self.state, self.seat, self.messages = state, seat, arrived
         self.seats[spec.name] = seat
         self.handoffs += 1
         self.idle.append(name)
-        self.emit(RuntimePhase.HANDOFF_END, agent=spec.name, context_strategy=strategy)
+        self.emit(RuntimePhase.HANDOFF_END, agent=spec.name, **told)
 
     def _next_agent(self, target: str) -> AgentSpec:
         """The spec of the agent to hand off to, if that may be."""
@@ -202,8 +192,8 @@ class Run(Recording):
             fault = f"agent {target!r} hands off to itself"
         elif target in self.idle:
             chain = " -> ".join([*self.idle, self.seat.name, target])
-            fault = f"handoff loop: {target!r} is handed the run again"
-            fault += f" and nothing was done since ({chain})"
+            fault = f"handoff loop: {target!r} is handed the run again and nothing was done since"
+            fault += f" ({chain})"
         elif self.handoffs >= most:
             fault = f"handoff to {target!r} after {self.handoffs} handoffs, the most allowed"
         else:

@@ -19,7 +19,16 @@ from ..core.decision import Decision
 from ..core.tool import ToolSpec
 from ._plain import plain
 from ._replies import ModelReply, ParseError, first_of
-from ._text_calls import DECODER, FENCED, OBSERVATION, after, args_of, json_action, read_react
+from ._text_calls import (
+    BLANK,
+    DECODER,
+    FENCED,
+    OBSERVATION,
+    after,
+    args_of,
+    json_action,
+    read_react,
+)
 
 _MAX_OBJECTS = 100
 _ANSWER_KEYS = ("final_answer", "final", "answer")
@@ -58,7 +67,6 @@ _THINKING = re.compile(
 # Templates that open the reasoning themselves leave only its end in the reply; in
 # quotes it is a word that the answer speaks of.
 _LONE_END = re.compile(r"(?<![`\"'])(?:</think(?:ing)?>|\[/THINK\])(?![`\"'])", re.IGNORECASE)
-_AFTER_CALL = re.compile(r"[`*.\s]*")
 # A decision object that is broken, by its first key or by its mode on a line of its own.
 _DECISION_OBJECT = re.compile(
     r"""\A(?:```\w*\s*)?\{\s*["']?(?:mode|actions|final_answer)["']?\s*:"""
@@ -150,7 +158,7 @@ class Protocol:
             if not called or _DECISION_KEY.search(text):
                 raise
             return Parsed(Decision.final(text), text, False)
-        end = after(_AFTER_CALL, text, end)
+        end = after(BLANK, text, end)
         return Parsed(decision, text[:end].strip(), end < len(text))
 
 

@@ -96,9 +96,8 @@ def response_of(value: object) -> dict[str, Any]:
 def read_reply(value: object) -> ModelReply:
     """What a model returned: text, a chat response or one message of it.
 
-    Raises ModelError for any other value, EmptyReplyError for an empty reply,
-    CutReplyError for one that ended before it said anything, ParseError for a tool
-    call without a name.
+    Raises ModelError for any other value, EmptyReplyError for an empty reply, CutReplyError
+    for one that ended before it said anything, ParseError for a tool call without a name.
     """
     return reply_in(response_of(value))
 
@@ -119,26 +118,24 @@ def reply_in(raw: dict[str, Any]) -> ModelReply:
 
 def _message_in(raw: dict[str, Any]) -> tuple[dict[str, Any], object]:
     """The message and its finish reason; an error is raised as what it is."""
-    if "choices" not in raw:
-        inner = raw.get("message")
-        found = inner if isinstance(inner, dict) else raw
-        if found.keys().isdisjoint(("content", "tool_calls", "function_call")):
-            _raise_error(raw)
-            raise ModelError(
-                f"the model returned a dict with the keys {list(raw)!r:.200}, "
-                "expected 'choices' or 'content'"
-            )
-        return found, _finish(found) or _finish(raw)
-    choices = _objects(raw["choices"])
+    choices, inner = _objects(raw.get("choices")), raw.get("message")
     said = [(choice["message"], choice) for choice in choices if _objects(choice.get("message"))]
-    if not any(map(_says, (message for message, _ in said))):
-        for holder in (raw, *choices):
-            _raise_error(holder)
+    found = inner if isinstance(inner, dict) else raw
+    alone = "choices" not in raw
+    if alone and not found.keys().isdisjoint(("content", "tool_calls", "function_call")):
+        said = [(found, found)]
+    errors = filter(None, map(server_error, (raw, *choices)))
+    if not any(_says(message) for message, _ in said) and (error := next(errors, None)):
+        kind = EmptyReplyError if error.passing else ModelError
+        raise kind(f"the model answered with an error: {error.message:.300}")
+    if not said and alone:
+        told = f"the model returned a dict with the keys {list(raw)!r:.200}"
+        raise ModelError(f"{told}, expected 'choices' or 'content'")
     if not said:
         raise EmptyReplyError("the chat response has no choices[0].message")
     # Some gateways put the text and the calls of one reply in two choices.
-    message, choice = max(said, key=lambda pair: _says(pair[0]))
-    return message, _finish(choice) or _finish(raw)
+    message, holder = max(said, key=lambda pair: _says(pair[0]))
+    return message, _finish(holder) or _finish(raw)
 
 
 def _says(message: dict[str, Any]) -> int:
@@ -243,10 +240,3 @@ def server_error(body: dict[str, Any]) -> ServerError | None:
         return ServerError(message, status, status in (408, 429) or status >= 500)
     words = " ".join(word for word in named if isinstance(word, str))
     return ServerError(message, None, bool(_PASSING.search(words)))
-
-
-def _raise_error(holder: dict[str, Any]) -> None:
-    found = server_error(holder)
-    if found is not None:
-        kind = EmptyReplyError if found.passing else ModelError
-        raise kind(f"the model answered with an error: {found.message:.300}")

@@ -38,7 +38,7 @@ _INVENTED = re.compile(
 )
 _OPENING = re.compile(r"\s*(?:```[\w-]*\s|`)?\s*")
 _NAME = re.compile(r"([A-Za-z_][\w.-]*)`?[ \t]*")
-_BLANK = re.compile(r"[`*.\s]*")
+BLANK = re.compile(r"[`*.\s]*")
 _NO_INPUT = re.compile(
     r"[ \t]*(?:none|null)?[`*. \t]*(?:\n(?!\s*(?:```\w*\s*)?\{)|\Z)", re.IGNORECASE
 )
@@ -112,7 +112,7 @@ def _react_call(text: str, start: int) -> tuple[Action, int]:
         return Action(name, _call_args(name, text[start : end - 1])), end
     label = _LABEL.search(text, end)
     if label and label["label"].lower() == "action input":
-        if not _BLANK.fullmatch(text, end, label.start()):
+        if not BLANK.fullmatch(text, end, label.start()):
             raise _unreadable(name, "other text follows the name")
         end = label.end()
     if none := _NO_INPUT.match(text, end):

@@ -36,7 +36,6 @@ class Checkpoints:
         self._messages: tuple[Any, int] = (run.messages, len(run.messages))
 
     def begin(self, run: Run) -> None:
-        """Save what a run begins with."""
         task = run.task.to_dict() if isinstance(run.task, Task) else run.task
         entry = {"format": _FORMAT, "task": task, "state": _spelled(run.state)}
         self._store.append(run.run_id, entry)
@@ -58,10 +57,7 @@ class Checkpoints:
 
 
 def restore(engine: Any, run_id: str, state_kwargs: dict[str, Any]) -> Run:
-    """Return a run that stands where its last saved step ended.
-
-    Raises ``KeyError`` for an unknown run and ``StateMigrationError`` for an unreadable one.
-    """
+    """Return a run that stands where its last saved step ended, or raise as ``resume`` does."""
     entries = engine.checkpoint_store.load(run_id)
     if not entries:
         raise StateMigrationError(f"run {run_id!r} ended before its beginning was saved")
@@ -112,11 +108,7 @@ def _replay(run: Run, step: dict[str, Any]) -> None:
 
 
 def _state(fresh: Any, saved: dict[str, Any]) -> Any:
-    """The saved state in the class of a fresh one, in the types of its annotations.
-
-    What could not be saved - locks, clients - and what is no field come from the fresh
-    state.
-    """
+    """The saved state, in a fresh one's class and types; what was not saved is the fresh one's."""
     kind = type(fresh)
     if not is_dataclass(fresh):
         raise StateMigrationError(f"a state of type {kind.__name__} cannot be restored")
@@ -137,10 +129,7 @@ def _state(fresh: Any, saved: dict[str, Any]) -> Any:
 
 
 def _spelled(value: Any, above: tuple[int, ...] = ()) -> Any:
-    """A value with words for the numbers that JSON has none for.
-
-    In sets, as in what is deep or holds itself, they stay, and are saved as null.
-    """
+    """A value with words for numbers JSON lacks; in sets, in circles and deep down they stay."""
     if isinstance(value, float) and not math.isfinite(value):
         return {"$float": repr(float(value))}
     if id(value) in above or len(above) > 50:

@@ -67,10 +67,7 @@ def _summary(messages: list[HistoryMessage]) -> HistoryMessage:
 
 
 def handed_over(state: Any, spec: AgentSpec, task: str) -> Any:
-    """Return the state that the next agent begins with: the same, or as its spec adapts it.
-
-    Where the spec names the only fields to share, the agent's own state begins with these.
-    """
+    """The state the next agent begins with: the same, as adapted, or its own and what is shared."""
     context = spec.context
     if spec.state_adapter is not None:
         adapted = spec.state_adapter.adapt(state)

@@ -118,10 +118,7 @@ class Protocol:
         return "\n\n".join(filter(None, (base, listed, self.form)))
 
     def tools_argument(self, tools: Iterable[ToolSpec]) -> list[dict[str, Any]] | None:
-        """The ``tools=`` of a chat request; None without tools or native calls.
-
-        A dot, which the chat API refuses in a name, is sent as ``__dot__``.
-        """
+        """The ``tools=`` of a chat request, or None; for a dot in a name ``__dot__`` is sent."""
         if self.form is not None:
             return None
         entries = [
@@ -163,10 +160,7 @@ class Protocol:
 
 
 def resolve_protocol(name: str | None, llm: object = None) -> Protocol:
-    """The protocol called ``name``; without a name the one ``llm.protocol`` names.
-
-    Without either it is ``react_text_v1``. Raises ValueError for an unknown name.
-    """
+    """The protocol of a name, else the one ``llm.protocol`` names, else ``react_text_v1``."""
     own = getattr(llm, "protocol", None)
     wanted = name if name is not None else own if isinstance(own, str) else "react_text_v1"
     if not isinstance(wanted, str) or wanted not in _PROTOCOLS:
@@ -257,10 +251,7 @@ def _json_decision(value: dict[str, Any]) -> Decision:
 
 
 def _read_xml(text: str) -> tuple[Decision, int]:
-    """The first ``<decision>`` in the text, or what belongs into one, standing alone.
-
-    Arguments are texts, whose types ``give_types`` finds in the tools' schemas.
-    """
+    """The first ``<decision>``, or its parts alone; ``give_types`` finds the types of arguments."""
     whole = next((e for e in _ELEMENT.finditer(text) if e[1] == "decision"), None)
     actions: list[Any] = []
     value: dict[str, Any] = {"mode": whole and _named(whole[2]), "actions": actions}
@@ -282,7 +273,6 @@ def _read_xml(text: str) -> tuple[Decision, int]:
 
 
 def _named(head: str) -> str | None:
-    """The name, or the mode, in the opening of an element."""
     found = _ATTRIBUTE.search(head)
     return unescape(found[1]) if found else None
 

@@ -22,10 +22,7 @@ LOG = logging.getLogger("qitos_min")
 
 
 class Recording:
-    """Records, events and budget of a run; tells trace, checkpoints, memory and hooks.
-
-    None of these may cost the run: one that fails is noted and left out.
-    """
+    """What a run records and who is told; what fails in being told is noted and left out."""
 
     seat: Any
 
@@ -105,7 +102,6 @@ class Recording:
             self.note(f"{part}_error", f"{part} stopped: {error_text(error)}")
 
     def remember(self, role: str, content: Any) -> None:
-        """Add a record to the agent's memory, if it has one."""
         if self.memory is not None:
             self.keep("memory", "append", MemoryRecord(role, content, self.step_id, {}))
 
@@ -134,7 +130,6 @@ class Recording:
     # The budget, and what a delegating run around this one has left
 
     def elapsed(self) -> float:
-        """Seconds since the run began."""
         return time.monotonic() - self.started
 
     def _limits(self) -> tuple[tuple[StopReason, float, float | None], ...]:
@@ -154,7 +149,6 @@ class Recording:
         )
 
     def exhausted(self) -> StopReason | None:
-        """The limit that is used up, if any."""
         for reason, used, most in self._limits():
             if most is not None and used >= most:
                 return reason

@@ -78,10 +78,7 @@ class ModelReply:
 
 
 def response_of(value: object) -> dict[str, Any]:
-    """What a model returned as strict JSON values; text becomes ``{"content": text}``.
-
-    Raises EmptyReplyError for None and ModelError for what is neither text nor an object.
-    """
+    """What a model returned as strict JSON values; text becomes ``{"content": text}``."""
     if isinstance(value, str):
         value = {"content": value}
     if isinstance(value, Mapping) or hasattr(value, "model_dump"):
@@ -103,7 +100,6 @@ def read_reply(value: object) -> ModelReply:
 
 
 def reply_in(raw: dict[str, Any]) -> ModelReply:
-    """The same, of what ``response_of`` gave."""
     message, finish = _message_in(raw)
     text, calls = _text_in(message.get("content")), tuple(_tool_calls_in(_calls_of(message)))
     cut = finish if isinstance(finish, str) and _CUT.search(finish) else None
@@ -149,7 +145,6 @@ def _finish(value: dict[str, Any]) -> object:
 
 
 def first_of(fields: dict[str, Any], *names: str) -> Any:
-    """The first value under one of the names that is not None."""
     return next((fields[name] for name in names if fields.get(name) is not None), None)
 
 

@@ -129,7 +129,6 @@ class Run(Recording):
 
     @property
     def final_result(self) -> Any:
-        """The answer, as the state has it or as it was given."""
         found, _ = guarded(getattr, self.state, "final_result", None)
         return self.answer if found is None else found
 
@@ -143,10 +142,7 @@ class Run(Recording):
     # Agents and their conversation
 
     def say(self, role: str, content: str, **metadata: Any) -> None:
-        """Add a message to the conversation, and to the caller's history.
-
-        The first one names the task, which a shared history would not tell otherwise.
-        """
+        """Add a message to the conversation and the caller's history; the first names the task."""
         if not self.said:
             metadata["task"] = self.task_text
             self.said = True
@@ -220,7 +216,6 @@ class Run(Recording):
             raise
 
     def hook(self, name: str, error: BaseException | None = None) -> None:
-        """Tell all hooks of a moment of the run."""
         if name not in self.listeners:
             return
         record = self.record or (self.records[-1] if self.records else None)
@@ -237,7 +232,6 @@ class Run(Recording):
         self.tell(name, context, self.engine)
 
     def tool_hook(self, moment: str, action: Action, result: ToolResult | None) -> None:
-        """Tell all hooks of a tool call."""
         denied = result is not None and result.error_code in _DENIED
         context = ToolHookContext(
             *(action.name, plain(action.args), action.action_id, self.step_id, self.state, result),
@@ -282,13 +276,11 @@ class Run(Recording):
         self.hook("on_recover", error)
 
     def interrupted(self) -> None:
-        """Record that the user ends the run."""
         self.stop_reason = StopReason.INTERRUPT
         self.token.cancel()  # Tools that were left behind may look at it.
         self.emit(RuntimePhase.INTERRUPT, error="KeyboardInterrupt")
 
     def end(self) -> None:
-        """Record END."""
         reason = self.stop_reason = self.stop_reason or StopReason.UNRECOVERABLE_ERROR
         if isinstance(self.state, StateSchema):
             _, error = guarded(setattr, self.state, "stop_reason", reason.value)

@@ -26,11 +26,7 @@ _TOOL_HOOKS = {"on_before_tool_use", "on_after_tool_use", "on_permission_denied"
 
 
 def run_step(run: Run) -> None:
-    """Take one step: DECIDE, ACT, REDUCE, CRITIC, CHECK_STOP.
-
-    A decision to wait or to hand off ends it after DECIDE, a failure wherever
-    it happens; the record is complete in each case.
-    """
+    """Take one step; wherever it ends, its record is complete."""
     run.step_id = len(run.records)
     run.record = StepRecord(run.step_id, agent_id=run.seat.name)
     run.decision = run.answer = run.pending_handoff = None
@@ -141,10 +137,7 @@ def _picked(run: Run, decision: Decision) -> Decision:
 
 
 def _recorded(decision: Decision, step_id: int) -> tuple[Decision, list[Action]]:
-    """A snapshot in plain values, with an id of its own for each action, and what tools get.
-
-    That is what the agent sent, where the record cannot hold it as it is.
-    """
+    """A snapshot in plain values, with an id of its own for each action, and what the tools get."""
     actions: list[Action] = []
     sent: list[Action] = []
     ids: set[str] = set()
@@ -168,7 +161,6 @@ def _recorded(decision: Decision, step_id: int) -> tuple[Decision, list[Action]]
 
 
 def _spoken(decision: Decision) -> str:
-    """The decision as the text of a conversation."""
     if decision.mode == "final":
         said = f"Final answer: {_text(decision.final_answer)}"
     elif decision.mode == "act":

@@ -138,10 +138,7 @@ def json_action(item: object, where: str) -> Action:
 
 
 def args_of(name: str, value: object) -> dict[str, Any]:
-    """Arguments as an object: given as one, as its JSON text, or not at all.
-
-    Some servers encode the text again, once or twice.
-    """
+    """Arguments as an object: given as one, as its JSON (perhaps encoded again), or not at all."""
     for _ in range(_MAX_ENCODINGS):
         if not isinstance(value, str):
             break
@@ -229,6 +226,5 @@ def _literal(node: ast.expr) -> Any:
 
 
 def _unreadable(name: str, why: str) -> ParseError:
-    """The error for a call of ``name`` that cannot be read, with the right forms."""
     forms = 'tool(key=1, other="text") or tool({"key": 1})'
     return ParseError(f"cannot read the call of {name!r}: {why}, expected {forms}")

@@ -225,7 +225,6 @@ class ActionExecutor:
 
 
 def _registry_of(source: Any, actions: Sequence[Action]) -> ToolRegistry:
-    """A registry with the tools that the actions name."""
     if isinstance(source, ToolRegistry):
         return source
     registry = ToolRegistry()
@@ -250,7 +249,6 @@ def _not_started(action: Action, batch: _Batch) -> ToolResult:
 
 
 def _short_result(batch: _Batch, place: int, segment: int) -> ActionResult:
-    """A result as QitOS agents read it."""
     action, result = batch.actions[place], batch.results[place]
     tool = batch.registry.get(action.name)
     limits = {"action": action.timeout_s, "tool": tool.spec.timeout_s if tool else None}
@@ -280,10 +278,7 @@ def _short_result(batch: _Batch, place: int, segment: int) -> ActionResult:
 
 
 def tool_invocation(result: ToolResult) -> dict[str, Any]:
-    """The entry of a step record's ``tool_invocations`` for one result.
-
-    ``artifact_refs`` is there only when there are any.
-    """
+    """The entry of a record's ``tool_invocations``; ``artifact_refs`` only where there are any."""
     failed = result.status in ("error", "timed_out")
     record = {name: getattr(result, name, None) for name in _INVOCATION}
     record["error_category"] = ErrorCategory.TOOL.value if failed else None

@@ -81,8 +81,6 @@ def critic_name(critic: Any) -> str:
 
 
 class _FunctionCritic(Critic):
-    """A function with a critic's name; it stays callable."""
-
     def __init__(self, function: Callable[..., Any], name: str, score: float | None) -> None:
         self._function, self._score, self.critic_name = function, score, name
         self.__doc__ = function.__doc__

@@ -9,14 +9,11 @@ from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass, replace
 from typing import Any
 
+from ..core import Action, Decision, HistoryMessage, StateMigrationError, StateSchema, StopReason
+from ..core import Task
 from ..core._foreign import outcome
 from ..core._typed import like
-from ..core.action import Action
-from ..core.decision import Decision
-from ..core.errors import StopReason
-from ..core.history import HistoryMessage
-from ..core.state import StateMigrationError, StateSchema, restored_state
-from ..core.task import Task
+from ..core.state import restored_state
 from ._plain import plain
 from ._run import Run
 from .states import RuntimeEvent, RuntimePhase, StepRecord

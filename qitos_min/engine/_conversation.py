@@ -10,10 +10,9 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..core import Action, HistoryMessage
 from ..core._json import dumps
 from ..core._shorten import joined
-from ..core.action import Action
-from ..core.history import HistoryMessage
 
 _NO_RESULT = "(no result: the call did not finish)"
 _NO_ANSWER = "(no answer)"

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core import AgentSpec, BaseTool, ContextStrategy, HistoryMessage, ToolResult, ToolSpec
 from ..core._shorten import shortened
-from ..core.agent_spec import AgentSpec, ContextStrategy
-from ..core.history import HistoryMessage
-from ..core.tool import BaseTool, ToolSpec
-from ..core.tool_result import ToolResult
 from ._conversation import calls_of
 from ._plain import plain
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core import Decision, ErrorCategory, HistoryMessage, ToolSpec
 from ..core._json import dumps
-from ..core.decision import Decision
-from ..core.errors import ErrorCategory
-from ..core.history import HistoryMessage
-from ..core.tool import ToolSpec
 from ._conversation import conversation
 from ._handoff import last_rounds, rounds_of
 from ._plain import plain

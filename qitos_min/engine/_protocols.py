@@ -13,10 +13,8 @@ from html import unescape
 from itertools import islice
 from typing import Any, NamedTuple
 
+from ..core import Action, Decision, ToolSpec
 from ..core._json import dumps
-from ..core.action import Action
-from ..core.decision import Decision
-from ..core.tool import ToolSpec
 from ._plain import plain
 from ._replies import ModelReply, ParseError, first_of
 from ._text_calls import (

@@ -11,10 +11,8 @@ from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any
 
+from ..core import ErrorCategory, MemoryRecord, StopReason, Task, TaskBudget
 from ..core._foreign import error_text, guarded
-from ..core.errors import ErrorCategory, StopReason
-from ..core.memory import MemoryRecord
-from ..core.task import Task, TaskBudget
 from .hooks import listeners
 from .states import RuntimeEvent, RuntimePhase, StepRecord
 

@@ -9,17 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..core import Action, AgentSpec, Decision, ErrorCategory, HistoryMessage, QitosRuntimeError
+from ..core import RuntimeErrorInfo, StateSchema, StopReason, Task, ToolRegistry, ToolResult
 from ..core._foreign import described, error_text, guarded, outcome, traced
 from ..core._threads import RunThreads
-from ..core.action import Action
-from ..core.agent_spec import AgentSpec
-from ..core.decision import Decision
-from ..core.errors import ErrorCategory, QitosRuntimeError, RuntimeErrorInfo, StopReason
-from ..core.history import HistoryMessage
-from ..core.state import StateSchema
-from ..core.task import Task
-from ..core.tool_registry import ToolRegistry
-from ..core.tool_result import ToolResult
 from ._handoff import filtered, handed_over
 from ._plain import StateView, plain
 from ._recording import LOG, Recording

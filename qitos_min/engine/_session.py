@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..core import ErrorCategory, QitosRuntimeError, StateSchema, StopReason, Task
 from ..core._foreign import error_text, outcome
 from ..core._shorten import summary
-from ..core.errors import ErrorCategory, QitosRuntimeError, StopReason
-from ..core.state import StateSchema
-from ..core.task import Task
 from ._checkpoint import Checkpoints
 from ._plain import plain
 from ._result import EngineResult, result_of

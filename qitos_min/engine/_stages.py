@@ -6,13 +6,9 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
+from ..core import Action, Decision, ErrorCategory, Observation, QitosRuntimeError, StateSchema
+from ..core import StopReason, ToolResult
 from ..core._json import dumps
-from ..core.action import Action
-from ..core.decision import Decision
-from ..core.errors import ErrorCategory, QitosRuntimeError, StopReason
-from ..core.observation import Observation
-from ..core.state import StateSchema
-from ..core.tool_result import ToolResult
 from ._conversation import recorded_calls
 from ._plain import exact, plain
 from ._run import Run

@@ -12,9 +12,8 @@ import re
 from contextlib import suppress
 from typing import Any
 
+from ..core import Action, Decision
 from ..core._contract import strict_copy
-from ..core.action import Action
-from ..core.decision import Decision
 from ._replies import ParseError, first_of
 
 # Line breaks inside JSON texts are let through: models write code that way.

@@ -6,9 +6,8 @@ from copy import deepcopy
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from ..core import ErrorCategory, StateSchema, StopReason
 from ..core._foreign import described, guarded
-from ..core.errors import ErrorCategory, StopReason
-from ..core.state import StateSchema
 from ._plain import plain
 from ._run import Run
 from .critic import CriticResult, critic_name

@@ -9,14 +9,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
+from ..core import Action, ActionExecutionPolicy, ActionResult, ActionStatus, ErrorCategory
+from ..core import ToolRegistry, ToolResult
 from ..core._execution import is_cancelled
 from ..core._foreign import guarded, outcome
 from ..core._threads import AT_WORK, RunThreads
 from ..core._tool_call import may_ask
-from ..core.action import Action, ActionExecutionPolicy, ActionResult, ActionStatus
-from ..core.errors import ErrorCategory
-from ..core.tool_registry import ToolRegistry
-from ..core.tool_result import ToolResult
 from .cancellation import CancelToken
 
 __all__ = ["ActionBatch", "ActionExecutionPolicy", "ActionExecutor", "tool_invocation"]

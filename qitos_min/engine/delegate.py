@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core import AgentRegistry, AgentSpec, BaseTool, StopReason, ToolResult, ToolSpec
 from ..core._execution import raised
 from ..core._foreign import error_text, guarded
-from ..core.agent_spec import AgentRegistry, AgentSpec
-from ..core.errors import StopReason
-from ..core.tool import BaseTool, ToolSpec
-from ..core.tool_result import ToolResult
 from ._plain import plain
 from .engine import Engine, first
 from .states import RuntimeBudget, RuntimePhase

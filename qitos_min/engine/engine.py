@@ -6,14 +6,12 @@ import os
 from collections.abc import Callable
 from typing import Any, Generic
 
+from ..core import ActionExecutionPolicy, AgentRegistry, AgentSpec, Task, ToolRegistry
 from ..core._contract import check_count
 from ..core._shorten import brief, summary
-from ..core.action import ActionExecutionPolicy
 from ..core.agent_module import ObservationT, StateT
-from ..core.agent_spec import AgentRegistry, AgentSpec
 from ..core.decision import ActionT
-from ..core.task import Task, check_limits
-from ..core.tool_registry import ToolRegistry
+from ..core.task import check_limits
 from ._checkpoint import restore
 from ._handoff import TransferTool
 from ._protocols import Protocol, resolve_protocol

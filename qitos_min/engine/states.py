@@ -8,10 +8,9 @@ from datetime import datetime, timezone
 from enum import Enum
 from typing import Any
 
+from ..core import Action, ActionExecutionPolicy, Decision
 from ..core._contract import Record
 from ..core._json import critic_traces, handoff_traces, to_json_value
-from ..core.action import Action, ActionExecutionPolicy
-from ..core.decision import Decision
 
 __all__ = ["ContextConfig", "CriticTrace", "EngineConfig", "HandoffTrace", "RuntimeBudget"]
 __all__ += ["RuntimeEvent", "RuntimePhase", "StepRecord", "StepResult"]

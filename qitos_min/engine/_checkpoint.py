@@ -9,11 +9,10 @@ from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass, replace
 from typing import Any
 
-from ..core import Action, Decision, HistoryMessage, StateMigrationError, StateSchema, StopReason
-from ..core import Task
+from ..core import Action, Decision, HistoryMessage, StopReason, Task
 from ..core._foreign import outcome
 from ..core._typed import like
-from ..core.state import restored_state
+from ..core.state import StateMigrationError, StateSchema, restored_state
 from ._plain import plain
 from ._run import Run
 from .states import RuntimeEvent, RuntimePhase, StepRecord

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core import AgentSpec, BaseTool, ContextStrategy, HistoryMessage, ToolResult, ToolSpec
+from ..core import AgentSpec, ContextStrategy, HistoryMessage, ToolResult
 from ..core._shorten import shortened
+from ..core.tool import BaseTool, ToolSpec
 from ._conversation import calls_of
 from ._plain import plain
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from ..core import ErrorCategory, QitosRuntimeError, StopReason, Task, TaskResult
-from ..core import _json
+from ..core import ErrorCategory, QitosRuntimeError, StopReason, Task, TaskResult, _json
 from ..core._contract import Record
 from ..core._json import dumps, to_json_value
 from ..core._shorten import summary

@@ -9,10 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..core import Action, AgentSpec, Decision, ErrorCategory, HistoryMessage, QitosRuntimeError
-from ..core import RuntimeErrorInfo, StateSchema, StopReason, Task, ToolRegistry, ToolResult
+from ..core import Action, AgentSpec, Decision, HistoryMessage, ToolRegistry, ToolResult
 from ..core._foreign import described, error_text, guarded, outcome, traced
 from ..core._threads import RunThreads
+from ..core.errors import ErrorCategory, QitosRuntimeError, RuntimeErrorInfo, StopReason
+from ..core.state import StateSchema
+from ..core.task import Task
 from ._handoff import filtered, handed_over
 from ._plain import StateView, plain
 from ._recording import LOG, Recording
@@ -21,9 +23,7 @@ from .hooks import HookContext, ToolHookContext
 from .recovery import RecoveryDecision, asked, category_of
 from .states import RuntimePhase
 
-_OF_ENGINE = (
-    "agent_registry approval_callback artifact_resolver auto_approve delegate_depth".split()
-)
+_OF_ENGINE = ("agent_registry", "approval_callback", "artifact_resolver", "auto_approve")
 _OF_HOOKS = ("step_id", "phase", "state", "observation", "decision", "run_id")
 _DENIED = ("approval_denied", "approval_required", "permission_denied")
 
@@ -46,10 +46,9 @@ class _Threads(RunThreads):
         self, call: Callable[[], Any], limit: float | None = None, *, patient: bool = False
     ) -> Any:
         # What a toolset opens may belong to its thread, so these stay in one.
-        if limit is not None or patient or threading.active_count() > 1:
-            self._alone = False
-        elif threading.current_thread() is not threading.main_thread():
-            self._alone = False
+        alone = limit is None and not patient and threading.active_count() == 1
+        main = threading.main_thread()
+        self._alone = self._alone and alone and threading.current_thread() is main
         if self._alone:
             return contextvars.copy_context().run(outcome, call)
         return super().run(call, limit, patient=patient)
@@ -93,6 +92,7 @@ class Run(Recording):
         # What tools may know and ask for at any time.
         self.offered = {name: getattr(engine, name) for name in _OF_ENGINE} | {"run": self}
         self.offered |= {"cancel_token": token, "threads": self.threads, "task": task}
+        self.offered["delegate_depth"] = engine.delegate_depth
         self.offered["request_handoff"] = self.request_handoff
         # What is to be called at the end, last first.
         self.closers: list[Callable[[], Any]] = [self.threads.close]

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
-from ..core import Action, Decision, ErrorCategory, Observation, QitosRuntimeError, StateSchema
-from ..core import StopReason, ToolResult
+from ..core import Action, Decision, Observation, StateSchema, ToolResult
 from ..core._json import dumps
+from ..core.errors import ErrorCategory, QitosRuntimeError, StopReason
 from ._conversation import recorded_calls
 from ._plain import exact, plain
 from ._run import Run
@@ -208,11 +208,7 @@ def _act(run: Run) -> bool:
 
 
 def _seen(result: ToolResult) -> Any:
-    """What agents and critics see of a result: its output.
-
-    A failure says what failed beside the output; the keys of an output that is a dict
-    are found where a success has them (``returncode`` of a command, say).
-    """
+    """What agents and critics see: the output, of a failure with the reason, its keys in place."""
     if result.is_success:
         return result.output
     names = ("tool_name", "status", "error", "error_code", "output")
@@ -244,16 +240,12 @@ def _difference(before: Any, after: Any) -> dict[str, Any]:
         return {}
     if not isinstance(before, dict) or not isinstance(after, dict):
         return {"state": {"before": before, "after": after}}
-    return {
-        name: {"before": before.get(name), "after": after.get(name)}
-        for name in (*before, *(name for name in after if name not in before))
-        if before.get(name) != after.get(name)
-    }
+    changed = [n for n in {**before, **after} if before.get(n) != after.get(n)]
+    return {name: {"before": before.get(name), "after": after.get(name)} for name in changed}
 
 
-_Stage = tuple[RuntimePhase, Callable[[Run], Any], Callable[[Run], Any] | None]
 # Each with what does it, which ends the step when it returns True, and when there is one.
-_ORDER: list[_Stage] = [
+_ORDER: list[tuple[RuntimePhase, Any, Any]] = [
     (RuntimePhase.DECIDE, _decide, None),
     (RuntimePhase.ACT, _act, lambda run: run.decision.mode == "act"),
     (RuntimePhase.REDUCE, _reduce, None),
@@ -261,5 +253,5 @@ _ORDER: list[_Stage] = [
     (RuntimePhase.CHECK_STOP, check_stop, None),
 ]
 _STAGES = [
-    (*stage, f"on_before_{stage[0].lower()}", f"on_after_{stage[0].lower()}") for stage in _ORDER
+    (*one, *(f"on_{when}_{one[0].lower()}" for when in ("before", "after"))) for one in _ORDER
 ]

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
-from ..core import Action, ActionExecutionPolicy, ActionResult, ActionStatus, ErrorCategory
-from ..core import ToolRegistry, ToolResult
+from ..core import ErrorCategory, ToolRegistry, ToolResult
 from ..core._execution import is_cancelled
 from ..core._foreign import guarded, outcome
 from ..core._threads import AT_WORK, RunThreads
 from ..core._tool_call import may_ask
+from ..core.action import Action, ActionExecutionPolicy, ActionResult, ActionStatus
 from .cancellation import CancelToken
 
 __all__ = ["ActionBatch", "ActionExecutionPolicy", "ActionExecutor", "tool_invocation"]
@@ -63,15 +63,11 @@ class _Batch:
 
 
 class ActionExecutor:
-    """Runs batches of actions under one policy.
+    """Runs batches of actions under one policy, by default one action after the other.
 
-    Args:
-        tool_registry: A ``ToolRegistry``, or any object whose ``get(name)`` gives a tool
-            or None.
-        policy: How the calls of a batch are run; one after the other by default.
-        cancel_token: What may end a batch made by ``execute``.
-        watch: Is called with a moment (``before`` or ``after``), the action and its
-            result (None before) around each call.
+    ``tool_registry`` is any object whose ``get(name)`` gives a tool or None; ``cancel_token``
+    may end a batch made by ``execute``. Around each call ``watch`` is called with a moment
+    (``before`` or ``after``), the action and its result (None before).
     """
 
     def __init__(
@@ -94,8 +90,7 @@ class ActionExecutor:
     ) -> list[ActionResult]:
         """Run each action and return one ``ActionResult`` per action, in their order.
 
-        Its metadata tells of limits, times and cancellation: timeout_source, timeout_s,
-        worker_still_running, cancel_source, segment_index, started_at and ended_at (UTC).
+        Its metadata tells of limits, times (UTC), segment and cancellation.
         """
         context = {"env": env, "state": state, "cancel_token": self.cancel_token}
         batch, execution = self._batch(actions, context)

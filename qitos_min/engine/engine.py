@@ -131,9 +131,8 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
     def run(self, task: str | Task, **state_kwargs: Any) -> EngineResult:
         """Run a task and return the result, whatever happens on the way.
 
-        ``state_kwargs`` go to the agent's ``init_state``; what that raises is raised here. After
-        that only ``KeyboardInterrupt`` comes out, with the result on ``last_result``. A run that
-        fails is logged once, at ERROR on the logger ``qitos_min``, with its traceback.
+        What the agent's ``init_state(task, **state_kwargs)`` raises is raised; after it only
+        ``KeyboardInterrupt``, with the result on ``last_result``. A failed run is logged once.
         """
         return self.session(task, **state_kwargs).run()
 
@@ -218,10 +217,8 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
 
     def _protocol_of(self, agent: Any, llm: Any) -> Protocol | None:
         chosen = first(self.protocol, agent, "model_protocol")
-        if chosen is None and llm is None:
-            return None
         if isinstance(chosen, str) or chosen is None:
-            return resolve_protocol(chosen, llm)
+            return None if chosen is llm else resolve_protocol(chosen, llm)
         return checked_part("protocol", chosen)
 
 

@@ -135,10 +135,7 @@ class StepRecord(Record):
     model_input_visual_count: int = 0
 
     def to_row(self) -> dict[str, Any]:
-        """Every field but the events, which are kept apart, for writing as JSON.
-
-        Decision and actions are dicts already; other values are the record's own.
-        """
+        """Every field but the events, for writing as JSON: decision and actions as dicts."""
         row, decision = {name: getattr(self, name) for name in _ROW}, self.decision
         if isinstance(decision, Decision):
             row["actions"] = [action_row(action) for action in decision.actions]
@@ -173,7 +170,7 @@ class StepResult(Record):
 
 
 class _Exported(Record):
-    """A record that is read back from the dict it wrote."""
+    """A record that is read back from the dict it wrote; people build them by position."""
 
     @classmethod
     def from_dict(cls, payload: dict[str, Any]) -> Any:
@@ -187,10 +184,6 @@ class _Exported(Record):
             if f.default is f.default_factory is MISSING and f.name not in payload:
                 raise ValueError(f"field {f.name!r} of {name} is missing")
         return cls(**to_json_value(payload))
-
-
-# The traces are built by position in the guides and by people's own code, so
-# they are neither frozen nor keyword-only.
 
 
 @dataclass

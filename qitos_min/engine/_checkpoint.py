@@ -92,9 +92,7 @@ def _replay(run: Run, step: dict[str, Any]) -> None:
         actions = [Action.from_dict(action) for action in row["actions"]]
         record.decision = Decision(**{**row, "actions": actions})
         record.actions = record.decision.actions
-    events = [
-        RuntimeEvent(**{**event, "phase": RuntimePhase(event["phase"])}) for event in step["events"]
-    ]
+    events = [RuntimeEvent(**{**e, "phase": RuntimePhase(e["phase"])}) for e in step["events"]]
     run.events += events
     record.phase_events = [e for e in events if e.phase is not RuntimePhase.INIT]
     run.records.append(record)

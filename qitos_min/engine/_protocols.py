@@ -99,10 +99,8 @@ class Protocol:
 
     id: str
     form: str | None  # Of an answer, for the prompt; None when tools are passed natively.
-    # Turns the text of a reply without tool calls into a decision, and says where it ends.
-    read: Callable[[str], tuple[Decision, int]]
-    # Turns calls, as names and JSON arguments, into the text of a reply.
-    write: Callable[[list[tuple[str, str]]], str]
+    read: Callable[[str], tuple[Decision, int]]  # A reply without calls: decision, where it ends.
+    write: Callable[[list[tuple[str, str]]], str]  # Calls, as names and JSON arguments, as text.
 
     def system_prompt(self, base: str, tools: Iterable[ToolSpec]) -> str:
         """``base`` with the tools and the form of an answer, where they are text."""

@@ -23,6 +23,7 @@ __all__ = ["ActionBatch", "ActionExecutionPolicy", "ActionExecutor", "tool_invoc
 _INVOCATION = ["tool_name", "action_id", "status", "error", "error_code", "error_kind"]
 _INVOCATION += ["error_category", "attempts", "latency_ms", "worker_still_running"]
 _INVOCATION += ["outcome_unknown", "source"]
+Actions = Sequence[Action]
 # Why an action was not started, by code.
 _CAUSES = {
     "budget_time": "the time of the run was used up",
@@ -45,7 +46,7 @@ class ActionBatch:
 class _Batch:
     """What the threads of one batch share."""
 
-    actions: Sequence[Action]
+    actions: Actions
     registry: ToolRegistry
     context: dict[str, Any]
     results: dict[int, ToolResult] = field(default_factory=dict)  # In the order of completion.
@@ -85,9 +86,7 @@ class ActionExecutor:
         self.last_execution_stats: dict[str, Any] = {}
         self._watch = watch
 
-    def execute(
-        self, actions: Sequence[Action], env: Any = None, state: Any = None
-    ) -> list[ActionResult]:
+    def execute(self, actions: Actions, env: Any = None, state: Any = None) -> list[ActionResult]:
         """Run each action and return one ``ActionResult`` per action, in their order.
 
         Its metadata tells of limits, times (UTC), segment and cancellation.
@@ -98,7 +97,7 @@ class ActionExecutor:
         return [_short_result(batch, place, segment[place]) for place in range(len(batch.actions))]
 
     def run_batch(
-        self, actions: Sequence[Action], runtime_context: Mapping[str, Any] | None = None
+        self, actions: Actions, runtime_context: Mapping[str, Any] | None = None
     ) -> ActionBatch:
         """Run each action and return one result per action.
 
@@ -112,9 +111,7 @@ class ActionExecutor:
         batch, execution = self._batch(actions, dict(runtime_context or {}))
         return ActionBatch([batch.results[p] for p in range(len(batch.actions))], execution)
 
-    def _batch(
-        self, actions: Sequence[Action], context: dict[str, Any]
-    ) -> tuple[_Batch, dict[str, Any]]:
+    def _batch(self, actions: Actions, context: dict[str, Any]) -> tuple[_Batch, dict[str, Any]]:
         """Run the actions; the batch then has a result for each."""
         own = None
         if context.get("threads") is None and isinstance(context.get("cancel_token"), CancelToken):
@@ -217,7 +214,7 @@ class ActionExecutor:
             raise batch.raised[0]
 
 
-def _registry_of(source: Any, actions: Sequence[Action]) -> ToolRegistry:
+def _registry_of(source: Any, actions: Actions) -> ToolRegistry:
     if isinstance(source, ToolRegistry):
         return source
     registry = ToolRegistry()

@@ -63,7 +63,14 @@ class DelegateTool(BaseTool):
         if error is not None:
             run.emit(RuntimePhase.DELEGATE_END, error=error_text(error), agent=name)
             raise error
-        self._merge(run, result)
+        for record in result.records:
+            nested = {"agent": name, "step": record.step_id}
+            for output in record.critic_outputs:
+                own = output["details"] if isinstance(output["details"], dict) else {}
+                run.record.critic_outputs.append({**output, "details": {**nested, **own}})
+        for event in result.events:
+            if event.phase is RuntimePhase.HANDOFF_START:
+                run.emit(event.phase, **{key: event.payload[key] for key in _HANDOFF})
         task, failure = result.task_result, result.failure
         said = failure["message"] if failure else None
         told = {"agent": name, "stop_reason": task.stop_reason, "steps": result.step_count}
@@ -96,17 +103,6 @@ class DelegateTool(BaseTool):
         )
         engine.token, engine.parent = run.token, run
         return engine
-
-    def _merge(self, run: Any, result: Any) -> None:
-        """Add what the nested run was told by its critics, and its handoffs."""
-        for record in result.records:
-            nested = {"agent": self._agent.name, "step": record.step_id}
-            for output in record.critic_outputs:
-                own = output["details"] if isinstance(output["details"], dict) else {}
-                run.record.critic_outputs.append({**output, "details": {**nested, **own}})
-        for event in result.events:
-            if event.phase is RuntimePhase.HANDOFF_START:
-                run.emit(event.phase, **{name: event.payload[name] for name in _HANDOFF})
 
 
 class FanoutTool(BaseTool):

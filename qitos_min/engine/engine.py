@@ -217,8 +217,8 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
 
     def _protocol_of(self, agent: Any, llm: Any) -> Protocol | None:
         chosen = first(self.protocol, agent, "model_protocol")
-        if isinstance(chosen, str) or chosen is None:
-            return None if chosen is llm else resolve_protocol(chosen, llm)
+        if isinstance(chosen, str) or (chosen is None and llm is not None):
+            return resolve_protocol(chosen, llm)
         return checked_part("protocol", chosen)
 
 

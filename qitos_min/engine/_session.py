@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import ErrorCategory, QitosRuntimeError, StateSchema, StopReason, Task
 from ..core._foreign import error_text, outcome
-from ..core._shorten import summary
 from ._checkpoint import Checkpoints
 from ._plain import plain
 from ._result import EngineResult, result_of
@@ -34,10 +33,6 @@ class EngineSession:
         self._resumed = resumed
         self._started = False
         self.result: EngineResult | None = None  # Once the run is over.
-
-    def __repr__(self) -> str:
-        run, over = self._run, self.result is not None
-        return summary(self, run_id=run.run_id, steps=len(run.records), over=over)
 
     def run(self) -> EngineResult:
         """Take all the steps that are left and return the result."""

@@ -14,6 +14,7 @@ from ..core import Action, HistoryMessage
 from ..core._json import dumps
 from ..core._shorten import joined
 
+Write = Callable[[list[tuple[str, str]]], str] | None
 _NO_RESULT = "(no result: the call did not finish)"
 _NO_ANSWER = "(no answer)"
 _NOT_IN_NAMES = re.compile("[^a-zA-Z0-9_-]")
@@ -38,12 +39,7 @@ def calls_of(message: HistoryMessage) -> list[tuple[str, str]]:
 
 
 def conversation(
-    messages: Iterable[HistoryMessage],
-    *,
-    task: str,
-    system: str,
-    view: str,
-    write: Callable[[list[tuple[str, str]]], str] | None,
+    messages: Iterable[HistoryMessage], *, task: str, system: str, view: str, write: Write
 ) -> list[dict[str, Any]]:
     """The messages of a request, from the recorded ones and ``view``, which is to be answered.
 

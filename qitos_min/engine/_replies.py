@@ -72,8 +72,6 @@ class ModelReply:
 
     text: str
     tool_calls: tuple[ToolCall, ...]
-    usage: dict[str, int]  # input_tokens, output_tokens and total_tokens; 0 if unknown.
-    raw: dict[str, Any]  # The whole answer as strict JSON values.
     cut: str | None = None  # The finish reason of a reply that ended before the model was done.
 
 
@@ -109,7 +107,7 @@ def reply_in(raw: dict[str, Any]) -> ModelReply:
         refusal = message.get("refusal")
         why = f"refusal {refusal!r:.200}" if refusal else f"finish_reason {finish!r}"
         raise EmptyReplyError(f"the model's reply is empty ({why})")
-    return ModelReply(text, calls, usage_of(raw), raw, cut)
+    return ModelReply(text, calls, cut)
 
 
 def _message_in(raw: dict[str, Any]) -> tuple[dict[str, Any], object]:

@@ -122,13 +122,8 @@ def result_of(run: Any) -> EngineResult:
     """What the caller of a run that has ended gets."""
     reason, seconds, steps = run.stop_reason, run.elapsed(), len(run.records)
     metrics = {"steps": steps, "elapsed_seconds": seconds, "token_usage": run.total_tokens}
-    task = TaskResult(
-        task_id=run.task.id if isinstance(run.task, Task) else "",
-        success=reason in _SUCCESS,
-        stop_reason=reason.value,
-        final_result=run.final_result,
-        metrics=metrics,
-    )
+    own = run.task.id if isinstance(run.task, Task) else ""
+    task = TaskResult(own, reason in _SUCCESS, reason.value, run.final_result, metrics=metrics)
     return EngineResult(
         *(run.state, run.records, run.events, steps, task, seconds, run.total_tokens, run.run_id),
         critic_traces=critic_traces(run.records),

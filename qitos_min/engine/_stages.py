@@ -91,13 +91,8 @@ def _observe(run: Run) -> None:
         told = {**named, "observation": seen, "last_result": run.env_result}
         view.update((name, plain(value)) for name, value in told.items())
     run.state_before = run.view.of(run.state)
-    kept = {
-        "task": run.task_text,
-        "step": run.step_id,
-        "state": run.state_before,
-        "env": view,
-        "action_results": plain(run.outputs),
-    }
+    kept = {"task": run.task_text, "step": run.step_id, "state": run.state_before}
+    kept |= {"env": view, "action_results": plain(run.outputs)}
     if run.instruction_patch is not None:
         kept["instruction_patch"] = plain(run.instruction_patch)
     own = {"state": plain(run.state_before), "action_results": run.outputs}
@@ -194,12 +189,8 @@ def _act(run: Run) -> bool:
             said["native"] = record.native_tool_call_used
             run.say("tool", _text(result.to_model_dict(max_chars=most)), **said)
     if run.seat.env is not None:
-        taken = {
-            "decision_mode": run.decision.mode,
-            "actions": run.calls,
-            "final_answer": run.decision.final_answer,
-            "action_results": run.outputs,
-        }
+        taken = {"decision_mode": run.decision.mode, "actions": run.calls}
+        taken |= {"final_answer": run.decision.final_answer, "action_results": run.outputs}
         run.env_result = run.foreign(ErrorCategory.ENV, run.seat.env.step, taken, run.state)
     run.emit(RuntimePhase.ACT, stage="observation_ready")
     if run.pending_handoff is not None:

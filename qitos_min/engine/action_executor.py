@@ -134,9 +134,17 @@ class ActionExecutor:
         policy = vars(self.policy)
         execution = {name: policy[name] for name in ("mode", "fail_fast", "max_concurrency")}
         execution |= {"segments": segments, "completion_order": list(batch.results)}
+        why = "budget_time" if batch.late else "batch_stopped" if batch.stopped else "run_cancelled"
         for place, action in enumerate(batch.actions):
             if place not in batch.results:
-                batch.results[place] = _not_started(action, batch)
+                batch.results[place] = ToolResult.execution_error(
+                    code=why,
+                    error=f"not started, because {_CAUSES[why]}",
+                    status="cancelled",
+                    tool_name=batch.registry.resolve_name(action.name) or action.name,
+                    action_id=action.action_id,
+                    attempts=0,
+                )
         self.last_execution_stats = {"policy": policy, "concurrency_peak": batch.peak}
         return batch, execution
 
@@ -223,19 +231,6 @@ def _registry_of(source: Any, actions: Actions) -> ToolRegistry:
         if tool is not None:
             registry.register(tool, name=name)
     return registry
-
-
-def _not_started(action: Action, batch: _Batch) -> ToolResult:
-    why = "budget_time" if batch.late else "batch_stopped" if batch.stopped else "run_cancelled"
-    name = batch.registry.resolve_name(action.name) or action.name
-    return ToolResult.execution_error(
-        code=why,
-        error=f"not started, because {_CAUSES[why]}",
-        status="cancelled",
-        tool_name=name,
-        action_id=action.action_id,
-        attempts=0,
-    )
 
 
 def _short_result(batch: _Batch, place: int, segment: int) -> ActionResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import marshal
 from dataclasses import fields, is_dataclass
+from itertools import zip_longest
 from typing import Any
 
 from ..core._contract import strict_copy
@@ -31,21 +32,21 @@ class StateView:
     def __init__(self) -> None:
         self._kind: type | None = None
         self._names: list[str] = []
-        self._keys: dict[str, bytes] = {}  # By field, what its part of the view was made of.
+        self._keys: list[bytes] = []  # What the parts of the view were made of.
         self._view: dict[str, Any] = {}
 
     def of(self, state: Any) -> Any:
         """The plain values of a state: those of before where they are the same."""
         if type(state) is not self._kind:
-            self._kind, self._keys, self._view = type(state), {}, {}
+            self._kind, self._keys, self._view = type(state), [], {}
             self._names = [f.name for f in fields(state)] if is_dataclass(state) else []
         try:
             # Bytes tell 1 from True and from 1.0, which == does not.
-            keys = {name: marshal.dumps(getattr(state, name), 2) for name in self._names}
-            changed = [name for name in keys if keys[name] != self._keys.get(name)]
-            changes = {name: exact(getattr(state, name)) for name in changed}
+            keys = [marshal.dumps(getattr(state, name), 2) for name in self._names]
+            if keys != self._keys:
+                held = zip_longest(self._names, keys, self._keys)
+                changes = {n: exact(getattr(state, n)) for n, key, old in held if key != old}
+                self._keys, self._view = keys, {**self._view, **changes}
         except (ValueError, AttributeError, RuntimeError):
             return to_json_value(state)
-        if changes:
-            self._keys, self._view = keys, {**self._view, **changes}
         return self._view if self._names else plain(state)

@@ -117,15 +117,12 @@ class Protocol:
         """The ``tools=`` of a chat request, or None; for a dot in a name ``__dot__`` is sent."""
         if self.form is not None:
             return None
-        entries = [
-            {
-                "name": spec.name.replace(".", "__dot__"),
-                "description": spec.description,
-                "parameters": plain(_schema(spec)),
-            }
-            for spec in tools
-        ]
-        return [{"type": "function", "function": entry} for entry in entries] or None
+        entries = []
+        for spec in tools:
+            own = {"name": spec.name.replace(".", "__dot__"), "description": spec.description}
+            own["parameters"] = plain(_schema(spec))
+            entries.append({"type": "function", "function": own})
+        return entries or None
 
     def parse(self, reply: ModelReply, *, called: bool = False) -> Parsed:
         """The decision in ``reply``; native tool calls win over its text.

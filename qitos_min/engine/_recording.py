@@ -68,11 +68,10 @@ class Recording:
             payload["error"] = error
         payload["run_id"] = self.run_id
         payload["step_id"] = step_id
-        payload["phase"] = phase._value_  # What ``value`` gives, without a property.
+        payload["phase"] = name = phase._value_  # What ``value`` gives, without a property.
         payload["ts"] = ts
         self.events.append(event)
-        if phase is RuntimePhase.END:
-            self.ended = True
+        self.ended = name == "END"
         if self.record is not None:
             self.record.phase_events.append(event)
         if self.trace is not None:

@@ -18,6 +18,7 @@ from .states import RuntimePhase, StepResult
 if TYPE_CHECKING:
     from .engine import Engine
 
+Interrupt = KeyboardInterrupt | None
 _FAILURES = (RuntimePhase.DECIDE_ERROR, RuntimePhase.ACT_ERROR)
 
 
@@ -167,7 +168,7 @@ class EngineSession:
             recovered=bool(failed) and run.failure is None,
         )
 
-    def _finish(self, interrupt: KeyboardInterrupt | None = None) -> KeyboardInterrupt | None:
+    def _finish(self, interrupt: Interrupt = None) -> Interrupt:
         """End the run; return the interrupt that came before or meanwhile, put off till then."""
         run, engine = self._run, self._engine
         if self.result is not None:
@@ -185,9 +186,7 @@ class EngineSession:
         last = self._interrupt_of(lambda: run.tell("on_run_end", self.result, engine))
         return last or told or interrupt
 
-    def _interrupt_of(
-        self, work: Callable[[], Any], stage: str = "end_error"
-    ) -> KeyboardInterrupt | None:
+    def _interrupt_of(self, work: Callable[[], Any], stage: str = "end_error") -> Interrupt:
         _, error = outcome(work)
         if isinstance(error, KeyboardInterrupt):
             return error

@@ -68,9 +68,9 @@ def _decide(run: Run) -> bool:
     decision = run.decision = _checked(run, decision)
     kept, run.calls = _recorded(decision, record.step_id)
     record.decision, record.actions = kept, kept.actions
-    told = {"mode": kept.mode, "rationale": kept.rationale}
-    told |= {"actions": [action_row(action) for action in kept.actions]}
-    run.emit(RuntimePhase.DECIDE, stage="decision_ready", **told, final_answer=kept.final_answer)
+    rows, answer = [action_row(action) for action in kept.actions], kept.final_answer
+    told = {"mode": kept.mode, "rationale": kept.rationale, "actions": rows}
+    run.emit(RuntimePhase.DECIDE, stage="decision_ready", **told, final_answer=answer)
     run.remember("decision", decision)
     if run.talks:
         said = _spoken(kept) if said is None else said

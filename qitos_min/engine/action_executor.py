@@ -131,9 +131,10 @@ class ActionExecutor:
                 own.close()
         # A copy first: a worker that an interrupt left behind may still add to it.
         batch.results = dict(batch.results)
-        policy = vars(self.policy)
-        execution = {name: policy[name] for name in ("mode", "fail_fast", "max_concurrency")}
-        execution |= {"segments": segments, "completion_order": list(batch.results)}
+        policy = self.policy
+        execution: dict[str, Any] = {"mode": policy.mode, "fail_fast": policy.fail_fast}
+        execution |= {"max_concurrency": policy.max_concurrency, "segments": segments}
+        execution["completion_order"] = list(batch.results)
         why = "budget_time" if batch.late else "batch_stopped" if batch.stopped else "run_cancelled"
         for place, action in enumerate(batch.actions):
             if place not in batch.results:
@@ -145,7 +146,7 @@ class ActionExecutor:
                     action_id=action.action_id,
                     attempts=0,
                 )
-        self.last_execution_stats = {"policy": policy, "concurrency_peak": batch.peak}
+        self.last_execution_stats = {"policy": vars(policy), "concurrency_peak": batch.peak}
         return batch, execution
 
     def _segments(self, batch: _Batch) -> list[list[int]]:

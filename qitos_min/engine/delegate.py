@@ -19,11 +19,8 @@ _HANDOFF = ("from", "to", "context_strategy", "messages_passed")
 _TASK = {"type": "string", "description": "what the agent is to do"}
 _NEEDED = {"type": "string", "description": "what it needs to know"}
 _WHO = {"type": "string", "description": "who is to do it"}
-_PART = {
-    "type": "object",
-    "properties": {"agent": _WHO, "task": _TASK},
-    "required": ["agent", "task"],
-}
+_PART: dict[str, Any] = {"type": "object", "properties": {"agent": _WHO, "task": _TASK}}
+_PART["required"] = ["agent", "task"]
 _Context = dict[str, Any] | None
 
 

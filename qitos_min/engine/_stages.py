@@ -68,9 +68,9 @@ def _decide(run: Run) -> bool:
     decision = run.decision = _checked(run, decision)
     kept, run.calls = _recorded(decision, record.step_id)
     record.decision, record.actions = kept, kept.actions
-    rows, answer = [action_row(action) for action in kept.actions], kept.final_answer
-    told = {"mode": kept.mode, "rationale": kept.rationale, "actions": rows}
-    run.emit(RuntimePhase.DECIDE, stage="decision_ready", **told, final_answer=answer)
+    rows = [action_row(action) for action in kept.actions]
+    told = {"stage": "decision_ready", "mode": kept.mode, "rationale": kept.rationale}
+    run.emit(RuntimePhase.DECIDE, **told, actions=rows, final_answer=kept.final_answer)
     run.remember("decision", decision)
     if run.talks:
         said = _spoken(kept) if said is None else said
@@ -178,8 +178,8 @@ def _act(run: Run) -> bool:
     record.action_results = results = plain(run.outputs)
     record.tool_invocations = calls = [tool_invocation(result) for result in batch.results]
     record.action_execution = batch.execution
-    told = {"tool_invocations": calls, "action_results": results}
-    run.emit(RuntimePhase.ACT, stage="action_results", **told)
+    told = {"stage": "action_results", "tool_invocations": calls, "action_results": results}
+    run.emit(RuntimePhase.ACT, **told)
     for output in results if run.memory is not None else ():
         run.remember("action_result", output)
     if run.talks:

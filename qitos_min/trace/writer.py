@@ -28,46 +28,6 @@ _ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=F
 _EVENT = [f.name for f in fields(RuntimeEvent)]
 
 
-class _Lines:
-    """A file of JSON lines; those of an earlier run that come again stay as they are.
-
-    The first line that differs from what the file holds takes the place of all that
-    is left of it: a step that was not finished, the end that an interrupt made, the
-    torn line of a killed process.
-    """
-
-    def __init__(self, path: Path, strict: bool) -> None:
-        self._strict = strict
-        held = path.read_bytes() if path.exists() else b""
-        self._held = held.splitlines(keepends=True)[::-1]
-        self._file = open(path, "r+b" if path.exists() else "wb")
-
-    def add(self, rows: list[dict[str, Any]]) -> None:
-        """Write the next lines, with one write."""
-        try:
-            data = "\n".join([*map(_ENCODE, rows), ""]).encode("utf-8")
-        except (TypeError, ValueError, RecursionError):
-            if self._strict:
-                raise
-            data = "\n".join([*map(dumps, rows), ""]).encode("utf-8")
-        lines = data.splitlines(keepends=True) if self._held else [data]
-        while lines and self._held and self._held[-1] == lines[0]:
-            self._file.seek(len(self._held.pop()), os.SEEK_CUR)
-            del lines[0]
-        if lines:
-            if self._held:
-                self._file.truncate()
-                self._held = []
-            self._file.write(b"".join(lines))
-            self._file.flush()
-
-    def close(self) -> None:
-        """Close the file, which then holds the lines put here and no others."""
-        if self._held:
-            self._file.truncate()
-        self._file.close()
-
-
 class TraceWriter:
     """``manifest.json``, ``steps.jsonl`` and ``events.jsonl`` in QitOS's layout.
 
@@ -75,15 +35,10 @@ class TraceWriter:
     process loses none; until the end the manifest says ``running``, then
     ``completed``, ``failed``, or ``stopped`` when Ctrl-C or ``cancel`` ended the run.
 
-    Args:
-        output_dir: The run's folder, or the folder of that when there is a ``run_id``;
-            made if it is missing. A run's folder that holds a run already is a
-            ``ValueError``: two runs in one can no longer be told apart.
-        run_id: The name of the run's folder and of the run.
-        metadata: Further entries of the manifest, such as ``seed`` or ``git_sha``.
-        strict_validate: True: a value that JSON cannot hold ends the trace; by default
-            it is converted.
-        resume: The same run goes on in this folder; else the trace stops at its start.
+    ``output_dir`` is the run's folder, or with a ``run_id`` the folder of that, and is made
+    if it is missing; one that holds a run is a ValueError unless ``resume`` says that this
+    run goes on: it is written again from its checkpoints. ``metadata`` are further entries of
+    the manifest. With ``strict_validate`` a value that JSON cannot hold ends the trace.
     """
 
     def __init__(
@@ -103,18 +58,12 @@ class TraceWriter:
             raise ValueError(f"{str(self.run_dir)!r} holds a run already ({held})")
         self._resume, self._strict = resume, strict_validate
         self._manifest: dict[str, Any] = {
-            "run_id": run_id,
-            "schema_version": schema_version,
-            "status": "running",
-            "updated_at": "",
-            "event_count": 0,
-            "step_count": 0,
+            **{"run_id": run_id, "schema_version": schema_version, "status": "running"},
+            **{"updated_at": "", "event_count": 0, "step_count": 0},
             **dict.fromkeys(_TOLD.split()),
             **(metadata or {}),
         }
         self._waiting: list[RuntimeEvent] = []
-        self._steps: Any = None
-        self._events: Any = None
 
     def __repr__(self) -> str:
         return summary(self, str(self.run_dir))
@@ -136,8 +85,8 @@ class TraceWriter:
         if known["prompt_protocol"] is None:
             known["prompt_protocol"] = config["protocol_id"]
         self._write_manifest()
-        self._steps = _Lines(self.run_dir / "steps.jsonl", self._strict)
-        self._events = _Lines(self.run_dir / "events.jsonl", self._strict)
+        self._steps = open(self.run_dir / "steps.jsonl", "wb")
+        self._events = open(self.run_dir / "events.jsonl", "wb")
 
     def write_event(self, run_id: str, event: RuntimeEvent) -> None:
         """Add one event; it is on disk when its step ends."""
@@ -147,7 +96,7 @@ class TraceWriter:
         """Add one finished step, and bring it and its events to disk."""
         try:
             self._write_events()
-            self._steps.add([{**record.to_row(), "run_id": run_id}])
+            self._write(self._steps, [{**record.to_row(), "run_id": run_id}])
         except Exception:  # The run goes on without its trace.
             self._close()
             raise
@@ -177,10 +126,21 @@ class TraceWriter:
 
     def _write_events(self) -> None:
         waiting, run_id = self._waiting, {"run_id": self.run_id}
-        self._events.add([{**run_id, **{n: getattr(e, n) for n in _EVENT}} for e in waiting])
+        rows = [{**run_id, **{n: getattr(e, n) for n in _EVENT}} for e in waiting]
+        self._write(self._events, rows)
         # Last, so that an interrupt before it loses none of them.
         self._manifest["event_count"] += len(waiting)
         self._waiting = []
+
+    def _write(self, file: Any, rows: list[dict[str, Any]]) -> None:
+        try:
+            data = "\n".join([*map(_ENCODE, rows), ""]).encode("utf-8")
+        except (TypeError, ValueError, RecursionError):
+            if self._strict:
+                raise
+            data = "\n".join([*map(dumps, rows), ""]).encode("utf-8")
+        file.write(data)
+        file.flush()
 
     def _write_manifest(self) -> None:
         text, beside = dumps(self._manifest, indent=2), self.run_dir / "manifest.json.tmp"

@@ -57,12 +57,9 @@ class TraceWriter:
         if held and not resume:
             raise ValueError(f"{str(self.run_dir)!r} holds a run already ({held})")
         self._resume, self._strict = resume, strict_validate
-        self._manifest: dict[str, Any] = {
-            **{"run_id": run_id, "schema_version": schema_version, "status": "running"},
-            **{"updated_at": "", "event_count": 0, "step_count": 0},
-            **dict.fromkeys(_TOLD.split()),
-            **(metadata or {}),
-        }
+        head: dict[str, Any] = {"run_id": run_id, "schema_version": schema_version}
+        head.update(status="running", updated_at="", event_count=0, step_count=0)
+        self._manifest = {**head, **dict.fromkeys(_TOLD.split()), **(metadata or {})}
         self._waiting: list[RuntimeEvent] = []
 
     def __repr__(self) -> str:

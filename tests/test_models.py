@@ -338,8 +338,8 @@ SHAPE = "base_url must be http(s)://host[:port][/path]"
         ({"timeout_s": float("inf")}, "timeout must be seconds above 0, got inf"),
         ({"timeout_s": float("nan")}, "timeout must be seconds above 0, got nan"),
         ({"timeout_s": "5"}, "timeout must be seconds above 0, got '5'"),
-        ({"max_retries": -1}, "max_retries must be an int >= 0, got -1"),
-        ({"max_retries": 1.0}, "max_retries must be an int >= 0, got 1.0"),
+        ({"max_retries": -1}, "max_retries must be an int of at least 0, got -1"),
+        ({"max_retries": 1.0}, "max_retries must be an int of at least 0, got 1.0"),
         ({"base_url": None}, f"{SHAPE}; neither it nor OPENAI_BASE_URL is given"),
         ({"base_url": 5}, f"{SHAPE}, got int"),
         (
@@ -360,14 +360,14 @@ SHAPE = "base_url must be http(s)://host[:port][/path]"
         ({"base_url": "http://[::1"}, f"{SHAPE}, got 'http://[::1'"),
         (
             {"base_url": "http://me:secret@h/v1"},
-            f"{SHAPE} without a user name or password, use api_key",
+            f"{SHAPE} without user name, password, query or fragment",
         ),
         ({"base_url": "me:secret@h/v1"}, SHAPE),
         (
             {"base_url": "http://h/v1?key=secret"},
-            f"{SHAPE} without a query or fragment",
+            f"{SHAPE} without user name, password, query or fragment",
         ),
-        ({"base_url": "http://h/v1#x"}, f"{SHAPE} without a query or fragment"),
+        ({"base_url": "http://h/v1#x"}, f"{SHAPE} without user name, password, query or fragment"),
         ({"api_key": 5}, "api_key must be text or None, got int"),
         ({"api_key": b"se"}, "api_key must be text or None, got bytes"),
     ]

@@ -25,10 +25,7 @@ def is_agent(value: Any) -> bool:
 
 @dataclass
 class Trial:
-    """What to run, and what is known of the run while it goes on.
-
-    It is a hook of its engine: ``emit`` is called with an event for each finished step.
-    """
+    """What to run, and what is known of the run; a hook that calls ``emit`` for each step."""
 
     task: str
     config: Config
@@ -59,8 +56,7 @@ class Trial:
     async def run(self, make: Callable[[], Any], turn: AbstractContextManager[Any]) -> Told:
         """Run the agent in a thread, holding ``turn`` meanwhile, and tell all of it.
 
-        When the waiting is cancelled the engine is told to stop, and the thread, which no
-        exit waits for as it would for those of ``asyncio.to_thread``, ends by itself.
+        When the waiting is cancelled, the engine is told to stop and the thread ends by itself.
         """
         done: Future[Told] = Future()
         done.set_running_or_notify_cancel()
@@ -72,6 +68,7 @@ class Trial:
             except BaseException as error:  # Raised where it is awaited, Ctrl-C too.
                 done.set_exception(error)
 
+        # No exit waits for it, as it would for those of ``asyncio.to_thread``.
         threading.Thread(target=work, name="qitos-trial", daemon=True).start()
         try:
             return await asyncio.wrap_future(done)

@@ -47,18 +47,19 @@ class ClaudeStyleHook(EngineHook):
 
     def on_step_end(self, record: StepRecord, state: Any, engine: Any) -> None:
         """Print the step: what was decided, what came of it, what critics said."""
-        decision = record.decision
-        parts = [(f"step {record.step_id}", _THEMES[self.theme])]
+        decision, parts = record.decision, [(f"step {record.step_id}", _THEMES[self.theme])]
         if decision is None:
             parts.append(("no decision", _BAD))
         elif decision.mode != "act":
             more = {"handoff": f"to {decision.target}", "final": decision.final_answer}
-            text = f"{decision.mode} {self._short(more.get(decision.mode, ''))}"
-            parts.append((text.strip(), ""))
-        else:
-            for index, action in enumerate(decision.actions):
-                parts.append((self._short(format_action(action)), ""))
-                parts += map(self._result, record.action_results[index : index + 1])
+            parts.append(
+                (f"{decision.mode} {self._short(more.get(decision.mode, ''))}".strip(), "")
+            )
+        for index, action in enumerate(
+            decision.actions if decision and decision.mode == "act" else ()
+        ):
+            parts.append((self._short(format_action(action)), ""))
+            parts += map(self._result, record.action_results[index : index + 1])
         for verdict in record.critic_outputs:
             if verdict["action"] != "continue":
                 parts.append(("{critic_name}: {action}, {reason}".format_map(verdict), _BAD))
@@ -67,13 +68,11 @@ class ClaudeStyleHook(EngineHook):
     def on_run_end(self, result: Any, engine: Any) -> None:
         """Print the answer, or why there is none."""
         spent = f"{result.step_count} steps, {result.runtime_seconds:.1f} s"
-        if result.total_tokens:
-            spent += f", {result.total_tokens} tokens"
+        spent += f", {result.total_tokens} tokens" if result.total_tokens else ""
+        end = ("no answer", _BAD)
         if result.failure is not None:
             end = ("{type}: {message}".format_map(result.failure), _BAD)
-        elif result.final_result is None:
-            end = ("no answer", _BAD)
-        else:
+        elif result.final_result is not None:
             end = (self._short(result.final_result), _GOOD)
         self._print(end, (f"{getattr(result.state, 'stop_reason', None)}, {spent}", _DIM))
 

@@ -27,10 +27,9 @@ class ResolvedArtifact:
 
 
 class FileArtifactStore:
-    """A folder of artifact bodies, which is made when the first one comes.
+    """A folder of artifact bodies, which stores, threads and processes may share.
 
-    No body may have more than ``max_artifact_bytes``, a positive int (else ValueError). Stores,
-    threads and processes may share a folder: a body is there in full or not at all.
+    No body may have more than ``max_artifact_bytes``, a positive int (else ValueError).
     """
 
     resolver_key = "file-artifact-store"  # of the references to bodies in such a store
@@ -44,10 +43,7 @@ class FileArtifactStore:
         return summary(self, str(self.root))
 
     def put(self, ref: ArtifactRef, body: bytes) -> ArtifactRef:
-        """Stores ``body`` and returns ``ref``; storing it again changes nothing.
-
-        ArtifactContractError for one that is not as described, too long, or cannot be written.
-        """
+        """Stores ``body``, which must be as ``ref`` says (else ArtifactContractError)."""
         path = self._path(ref, body)
         if self.probe(ref):
             return ref
@@ -62,10 +58,7 @@ class FileArtifactStore:
         return ref
 
     def resolve(self, ref: ArtifactRef) -> ResolvedArtifact:
-        """Reads the body of ``ref`` and verifies it.
-
-        ArtifactContractError for a missing required one, another, too long, or unreadable.
-        """
+        """Reads and verifies a body; ArtifactContractError for none that is required and right."""
         path = self._path(ref)
         try:
             # One byte more than there should be is enough to see that it is too long.
@@ -98,8 +91,8 @@ class FileArtifactStore:
         if size > self.max_artifact_bytes:
             what = f"has {size} bytes, more than {self.max_artifact_bytes}"
             raise _refused(ref, "artifact_store_limit", what)
-        known = (ref.byte_length, ref.sha256)
-        if body is not None and (size, hashlib.sha256(body).hexdigest()) != known:
+        digest = ref.sha256 if body is None else hashlib.sha256(body).hexdigest()
+        if (size, digest) != (ref.byte_length, ref.sha256):
             raise _refused(ref, "artifact_integrity_mismatch", "has another length or digest")
         return self.root / ref.sha256[:2] / ref.sha256
 

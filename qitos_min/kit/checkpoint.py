@@ -27,7 +27,7 @@ class MemoryCheckpointStore:
         self._lines.setdefault(run_id, []).append(dumps(entry))
 
     def load(self, run_id: str) -> list[dict[str, Any]]:
-        """Return the entries of a run in order; an unknown run is a ``KeyError``."""
+        """The entries of a run in order; an unknown run is a ``KeyError``."""
         return [json.loads(line) for line in self._lines[run_id]]
 
     def list_runs(self) -> list[str]:
@@ -36,10 +36,9 @@ class MemoryCheckpointStore:
 
 
 class FileCheckpointStore:
-    """Checkpoints in a folder, one file of JSON lines for each run.
+    """Checkpoints in a folder, one file of JSON lines for each run, written as they are added.
 
-    An entry is on disk when ``append`` returns; a line that a killed process left unfinished
-    is cut off when the run is loaded.
+    A line that a killed process left unfinished is cut off when the run is loaded.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:

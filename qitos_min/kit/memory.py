@@ -14,8 +14,6 @@ __all__ = ["MarkdownFileMemory", "Memory", "MemoryRecord", "WindowHistory", "Win
 
 
 class _Window(MessageLog):
-    """Keeps the last ``window_size``, a positive int."""
-
     def __init__(self, window_size: int = 24) -> None:
         check_count(window_size, "window_size", least=1)
         super().__init__()

@@ -45,7 +45,7 @@ def parse_numbered_plan(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class PlanCursor:
-    """Walks a plan that a state holds: a list field, and the index of the current item."""
+    """Walks a plan in a state: a list field, and the index of the current item."""
 
     plan_field: str = "plan"
     cursor_field: str = "plan_cursor"
@@ -86,9 +86,8 @@ class NumberedPlanBuilder:
 class DynamicTreeSearch(Search[Any, Any, Any]):
     """Takes the best candidate, and keeps what it did not choose for later branches.
 
-    A candidate's score is ``meta[score_key]``, else more for the earlier ones, and the
-    ``exploration_bonus`` divided by one more than its count in ``state.metadata["tree_visits"]``.
-    ``top_k`` are kept for the choice; of the others ``max_frontier`` wait.
+    A score is ``meta[score_key]``, else more for the earlier ones, and ``exploration_bonus`` by one
+    more than the visits. ``top_k`` are kept for the choice; of the others ``max_frontier`` wait.
     """
 
     top_k: int = 3

@@ -36,17 +36,14 @@ class ClaudeStyleHook(EngineHook):
             raise ValueError(f"unknown theme {self.theme!r}, expected one of {', '.join(_THEMES)}")
 
     def on_run_start(self, task: str, state: Any, engine: Any) -> None:
-        """Print the task."""
         self._print(("task", _THEMES[self.theme]), (self._short(task), ""))
 
     def on_event(self, event: RuntimeEvent, state: Any, record: Any, engine: Any) -> None:
-        """Write the event to the file, if there is one."""
         if self.output_jsonl is not None:
             with open(self.output_jsonl, "a", encoding="utf-8") as file:
                 file.write(dumps(event) + "\n")
 
     def on_step_end(self, record: StepRecord, state: Any, engine: Any) -> None:
-        """Print the step: what was decided, what came of it, what critics said."""
         decision, parts = record.decision, [(f"step {record.step_id}", _THEMES[self.theme])]
         if decision is None:
             parts.append(("no decision", _BAD))
@@ -66,7 +63,6 @@ class ClaudeStyleHook(EngineHook):
         self._print(*parts)
 
     def on_run_end(self, result: Any, engine: Any) -> None:
-        """Print the answer, or why there is none."""
         spent = f"{result.step_count} steps, {result.runtime_seconds:.1f} s"
         spent += f", {result.total_tokens} tokens" if result.total_tokens else ""
         end = ("no answer", _BAD)

@@ -49,12 +49,10 @@ class FileCheckpointStore:
         return summary(self, str(self.folder))
 
     def append(self, run_id: str, entry: dict[str, Any]) -> None:
-        """Add the next entry of a run: its beginning first, then its steps."""
         with open(self._path(run_id), "ab") as file:
             file.write(dumps(entry).encode("utf-8") + b"\n")
 
     def load(self, run_id: str) -> list[dict[str, Any]]:
-        """Return the entries of a run in order; an unknown run is a ``KeyError``."""
         try:
             with open(self._path(run_id), "r+b") as file:
                 whole = file.read()
@@ -64,7 +62,6 @@ class FileCheckpointStore:
         return [json.loads(line) for line in whole.split(b"\n")[:-1]]
 
     def list_runs(self) -> list[str]:
-        """Return the ids of all runs, oldest first."""
         paths = sorted(self.folder.glob("*.jsonl"), key=lambda p: (p.stat().st_mtime, p.name))
         return [path.stem for path in paths]
 

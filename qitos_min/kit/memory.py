@@ -25,12 +25,10 @@ class _Window(MessageLog):
         return list(self._messages)
 
     def append(self, message: Any) -> None:
-        """Add one, and drop the oldest when there are too many."""
         super().append(message)
         self.evict()
 
     def evict(self) -> int:
-        """Drop the oldest beyond the window, and say how many those were."""
         dropped = max(0, len(self._messages) - self.window_size)
         del self._messages[:dropped]
         return dropped
@@ -57,7 +55,6 @@ class MarkdownFileMemory(WindowMemory):
         self.path = Path(path)
 
     def append(self, record: Any) -> None:
-        """Add a record, in memory and at the end of the file."""
         super().append(record)
         text = str(record.content)
         # A fence is longer than any that the text itself has.

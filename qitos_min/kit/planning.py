@@ -97,12 +97,10 @@ class DynamicTreeSearch(Search[Any, Any, Any]):
     _frontier: list[Decision] = field(default_factory=list, init=False)
 
     def expand(self, state: Any, obs: Any, seed_decision: Decision) -> list[Decision]:
-        """What was kept, and the candidates of this branch."""
         kept, self._frontier = self._frontier, []
         return [*kept, *seed_decision.candidates]
 
     def score(self, state: Any, obs: Any, candidates: list[Decision]) -> list[float]:
-        """The candidates' own scores with the bonus for what was chosen less often."""
         visits, scores = getattr(state, "metadata", {}).get("tree_visits", {}), []
         for index, one in enumerate(candidates):
             own = one.meta.get(self.score_key)
@@ -111,7 +109,6 @@ class DynamicTreeSearch(Search[Any, Any, Any]):
         return scores
 
     def prune(self, candidates: list[Decision], scores: list[float]) -> list[Decision]:
-        """The ``top_k`` best, the best first."""
         ranked = [one for _, one in sorted(zip(scores, candidates), key=lambda pair: -pair[0])]
         self._frontier = ranked[self.top_k :][: self.max_frontier]
         return ranked[: self.top_k]

@@ -1,7 +1,6 @@
 """Files and commands as tool results; ``files`` is a ``Folder`` or acts like one.
 
-Lines end at ``\\n``, ``\\r\\n`` or a lone ``\\r``. In a text without ``\\r`` that is looked
-for or put in, an LF stands for whichever of these the file has there.
+In a text without CR that is looked for or put in, an LF stands for the file's line end.
 """
 
 from __future__ import annotations
@@ -30,10 +29,7 @@ _TRIES = 200
 
 
 def file_tool(verb: str, *, ops: str | None = None) -> Callable[[Any], FunctionTool]:
-    """``function_tool`` for a method whose first parameter names a file, or is a command.
-
-    What could not be carried out is an error result: ``file_<verb>_failed`` without a code.
-    """
+    """``function_tool`` for a method whose first parameter names what an error result is about."""
     traits = {**_TRAITS[verb], "required_ops": [ops] if ops else []}
     failing = "command_failed" if verb == "run" else f"file_{verb}_failed"
 
@@ -65,10 +61,10 @@ def read(files: Any, name: str, offset: int, limit: int, first: int = 0) -> Tool
         need(type(value) is int and value >= least, "invalid_read_window", text)
     data, start = files.read_bytes(name), offset - first
     lines = lines_of(data)
-    shown = enumerate(lines[start : start + limit], start + 1)
     more = start + limit < len(lines)
     receipt = {"offset": start, "limit": limit, "total_lines": len(lines), "has_more": more}
     known = {"sha256": _sha256(data), "selection_receipt": {**receipt, "truncated": more}}
+    shown = enumerate(lines[start : start + limit], start + 1)
     text = "\n".join(f"{number}\t{line}" for number, line in shown)
     return ToolResult(output=text, metadata={"path": name, **known})
 
@@ -106,8 +102,8 @@ def ran(processes: Any, command: str, timeout: float, *more: str) -> ToolResult:
     """Run a command: its exit status, what it printed and ``more`` of what is told of it."""
     done = processes.run(command, timeout=timeout)
     output = {name: done.get(name) for name in (*more, "returncode", "stdout", "stderr")}
-    cut = bool(done.get("truncated"))
-    told: dict[str, Any] = {"output": output, "metadata": {"truncated": cut}}
+    told: dict[str, Any] = {"output": output}
+    told["metadata"] = {"truncated": bool(done.get("truncated"))}
     if done["status"] == "success":
         return ToolResult(**told)
     told.update(code="command_failed", error=f"command ended with exit status {done['returncode']}")
@@ -128,8 +124,7 @@ def lines_of(data: bytes) -> list[str]:
 def edited(
     data: bytes, old: str, new: str, replace_all: bool = False, expected_sha256: str | None = None
 ) -> tuple[bytes, int]:
-    """A file with ``new`` in the place of ``old``, and the number of places, of which there is
-    one unless ``replace_all``; they may overlap."""
+    """A file with ``new`` for ``old``, and the number of places: one unless ``replace_all``."""
     same = expected_sha256 is None or expected_sha256.lower() == _sha256(data)
     need(same, "stale_file", "the file changed: its SHA-256 is not the expected one")
     need(old != "", "invalid_edit", "old text is empty")
@@ -151,7 +146,6 @@ def with_lines(data: bytes, start: int, end: int, new: str) -> tuple[bytes, int]
     """The same with ``new`` for the lines ``start`` to ``end``, counted from 1, as one place.
 
     With ``end`` one below ``start`` it is inserted before ``start``, perhaps behind the last.
-    A file without a line end at its end stays so.
     """
     bom, text = _text_of(data)
     lines = _LINE.findall(text)

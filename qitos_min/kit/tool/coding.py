@@ -39,11 +39,10 @@ _Digest = Annotated[str | None, "SHA-256 that the file must still have, in hexad
 class CodingToolSet:
     """Tools for the files below ``workspace_root``, and for commands in that folder.
 
-    ``shell_timeout`` is the time limit of a command in seconds. ``auto_approve=False`` makes
-    tools that change files or run commands ask for approval. ``profile`` is ``full``, or
-    ``editor`` without ``Read``, ``Edit``, whole files and commands. ``include_web`` adds
-    ``HTTPGet`` and ``HTMLExtractText``. NotADirectoryError for no existing folder, ValueError
-    for an unknown profile, and for QitOS's notebooks, tasks and language servers.
+    ``shell_timeout`` is in seconds. ``auto_approve=False`` makes tools that change files or run
+    commands ask for approval. ``profile`` is ``full``, or ``editor`` without ``Read``, ``Edit``,
+    whole files and commands. ``include_web`` adds ``HTTPGet`` and ``HTMLExtractText``.
+    NotADirectoryError for no existing folder, ValueError for what there is not.
     """
 
     name = "coding"
@@ -77,7 +76,6 @@ class CodingToolSet:
         self._tools = [*found, HTTPGet(), HTMLExtractText()] if web else found
 
     def tools(self) -> list[Any]:
-        """The tools of this set."""
         return list(self._tools)
 
     @file_tool("read")
@@ -148,8 +146,8 @@ class CodingToolSet:
                 hits = ((n, text) for n, text in lines if keyword.casefold() in text.casefold())
                 found += [{"path": name, "line": n, "text": text} for n, text in hits]
         cut = len(found) > _MOST_MATCHES or len(names) == _MOST_LISTED
-        matches = {"matches": found[:_MOST_MATCHES], "match_count": len(found)}
-        return told(path, {**matches, "truncated": cut})
+        known = {"match_count": len(found), "truncated": cut}
+        return told(path, {"matches": found[:_MOST_MATCHES], **known})
 
     @file_tool("read")
     def read_file(self, filename: _Path) -> ToolResult:
@@ -184,8 +182,8 @@ class CodingToolSet:
 
     def _list(self, path: _Path, label: str) -> ToolResult:
         entries = sorted(self._files.find(path).iterdir())
-        kinds = {True: "directory", False: "file"}
-        found = [{"name": e.name, "type": kinds[e.is_dir()]} for e in entries[:_MOST_LISTED]]
+        kinds = {e.name: "directory" if e.is_dir() else "file" for e in entries[:_MOST_LISTED]}
+        found = [{"name": name, "type": kind} for name, kind in kinds.items()]
         return told(path, {"count": len(entries), label: found})
 
 
@@ -198,7 +196,6 @@ class EnvToolSet:
     name = "env"
 
     def tools(self) -> list[FunctionTool]:
-        """The tools of this set."""
         return [self.read_file, self.edit_file, self.write_file, self.list_files, self.run_command]
 
     @file_tool("read", ops="file")

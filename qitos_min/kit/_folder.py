@@ -1,7 +1,6 @@
 """Files of one folder and of nothing outside it; a failed write leaves the old content.
 
-Links and ``..`` are followed before a path is compared with the folder. A write goes to a new
-file beside the old one, which is renamed under a lock that all writers of the real folder share.
+A write goes to a new file, which is renamed under a lock that all writers of the folder share.
 """
 
 from __future__ import annotations

@@ -36,10 +36,7 @@ class MemoryCheckpointStore:
 
 
 class FileCheckpointStore:
-    """Checkpoints in a folder, one file of JSON lines for each run, written as they are added.
-
-    A line that a killed process left unfinished is cut off when the run is loaded.
-    """
+    """Checkpoints in a folder, one file of JSON lines for each run, written as they are added."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
@@ -55,7 +52,7 @@ class FileCheckpointStore:
     def load(self, run_id: str) -> list[dict[str, Any]]:
         try:
             with open(self._path(run_id), "r+b") as file:
-                whole = file.read()
+                whole = file.read()  # A killed process may have left the last line unfinished.
                 file.truncate(whole.rfind(b"\n") + 1)
         except FileNotFoundError:
             raise KeyError(run_id) from None

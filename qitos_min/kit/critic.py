@@ -26,10 +26,7 @@ pass_through_critic = critic(name="pass_through_critic")(PassThroughCritic().eva
 
 @dataclass(eq=False)
 class SelfReflectionCritic(Critic):
-    """Asks for another try when a tool failed; after ``max_retries`` the run stops.
-
-    ``state.metadata["reflection_retries"]`` counts the retries of the whole run.
-    """
+    """Asks for another try when a tool failed, ``max_retries`` times in a run, then stops it."""
 
     max_retries: int = 2
 

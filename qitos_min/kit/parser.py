@@ -25,8 +25,7 @@ class _Parser:
     def parse(self, raw: Any, context: Mapping[str, Any] | None = None) -> Decision:
         """The decision in a reply: text, or a response of the chat API.
 
-        One without is an error for the engine, whose ``context`` names the protocol, else a
-        decision to wait with ``parser_feedback`` in its ``meta``.
+        For one without, to wait, with ``parser_feedback`` in its ``meta``; an error in an engine.
         """
         try:
             return resolve_protocol(self.protocol).parse(read_reply(raw)).decision

@@ -24,8 +24,7 @@ def render_prompt(
 ) -> str:
     """``template`` with values for ``{{name}}`` and, unless that is off, ``{name}``.
 
-    Values are written by ``str`` and not filled in themselves. A name without a value
-    stays as it is, or is a ``KeyError`` when ``strict``.
+    A name without a value stays as it is, or is a ``KeyError`` when ``strict``.
     """
     known = values or {}
 

@@ -11,8 +11,7 @@ __all__ = ["Model"]
 class Model:
     """Base class of models: write ``_call_api``, which gives the text of a reply.
 
-    A model that knows more than the text has ``call_raw(messages, **options)`` as well,
-    which gives the whole response as the chat API writes it; the engine prefers it.
+    One with ``call_raw(messages, **options)``, the chat API's response, is called by that.
     """
 
     def __init__(

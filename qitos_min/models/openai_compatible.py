@@ -38,11 +38,10 @@ class OpenAICompatibleModel(Model):
     """A chat model: calling it gives text, ``call_raw`` the whole chat response.
 
     Without ``base_url`` the environment's OPENAI_BASE_URL and OPENAI_API_KEY are taken.
-    ``system_prompt`` stands before messages that begin with none. ``timeout`` (or
-    ``timeout_s``) bounds one attempt in seconds; 408, 429, 5xx, timeouts and broken
-    connections are tried again ``max_retries`` times, after the server's ``Retry-After``
-    (at most 60 s) or a growing pause, waited with ``sleep``. No attribute holds the key, and
-    no redirect is followed. Raises ValueError for an argument that cannot work.
+    ``system_prompt`` stands before messages that begin with none. ``timeout`` (``timeout_s``) is
+    seconds for one attempt; 408, 429, 5xx, timeouts and broken connections are tried again
+    ``max_retries`` times, after the server's ``Retry-After`` (at most 60 s) or a growing pause. No
+    attribute holds the key, no redirect is followed. ValueError for what cannot work.
     """
 
     def __init__(
@@ -255,7 +254,6 @@ def _read(response: Any, end: float, limit: int) -> bytes | None:
 
 
 def _retry_after(text: str | None) -> float | None:
-    """The seconds in a Retry-After header (a number or an HTTP date), 0 to 60."""
     if re.fullmatch(r"\s*[0-9]+(\.[0-9]+)?\s*", text or ""):
         return min(float(text or 0), _MAX_RETRY_AFTER_S)
     try:
@@ -306,7 +304,6 @@ def _objects(value: object) -> list[_Object]:
 
 
 def _take(delta: _Object, message: _Object, calls: list[_Object]) -> None:
-    """Add what a chunk brings to the message and its calls."""
     _grow(message, {k: v for k, v in delta.items() if k not in ("role", "tool_calls")})
     for piece in _objects(delta.get("tool_calls")):
         place, call_id = piece.get("index"), piece.get("id")

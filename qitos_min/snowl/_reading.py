@@ -1,7 +1,6 @@
-"""What a run says to Snowl, as strict JSON, and how it gets on Snowl's state.
+"""What a run says to Snowl, and how it gets on Snowl's state.
 
-Snowl writes all trials of an evaluation in one go, and one value that JSON cannot
-hold loses them all; so everything is converted before it reaches the state.
+All of it is strict JSON by then: one other value would lose Snowl all trials of an evaluation.
 """
 
 from __future__ import annotations
@@ -189,7 +188,6 @@ def read_step(record: Any, index: int) -> tuple[Row, list[Any], list[Any], Row]:
 
 
 def _as(kind: type, value: Any) -> Any:
-    """A value if it is of a type, else an empty one of it."""
     return value if isinstance(value, kind) else kind()
 
 

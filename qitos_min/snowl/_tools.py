@@ -82,10 +82,7 @@ def framework_part(agent: Any, module: str, name: str) -> Any:
 def with_tools(
     agent: Any, registry: Any, tools: Sequence[SnowlTool], owner: str = "the agent"
 ) -> Any:
-    """A copy of an agent's registry, None being an empty one, that has the tools too.
-
-    The registry itself may serve other trials meanwhile. SnowlCompatError for a taken name.
-    """
+    """A copy of an agent's registry (None: an empty one) with the tools; no name may be taken."""
     if registry is None:
         kind = framework_part(agent, "", "ToolRegistry")
         if kind is None:
@@ -103,10 +100,7 @@ def with_tools(
 
 
 def team_with_tools(team: Any, done: Any, tools: Sequence[SnowlTool]) -> Any:
-    """A copy of an agent registry, with copies of its specs, in which every agent has the tools.
-
-    ``done`` is a registry that has them already.
-    """
+    """A copy of an agent registry in which all have the tools; ``done`` has them already."""
     team = _copied(team)
     for specs in vars(team).values():
         for name, spec in specs.items() if isinstance(specs, dict) else ():
@@ -119,7 +113,6 @@ def team_with_tools(team: Any, done: Any, tools: Sequence[SnowlTool]) -> Any:
 
 
 def _copied(registry: Any) -> Any:
-    """A copy with containers of its own."""
     made = copy.copy(registry)
     for name, part in vars(made).items():
         if isinstance(part, (dict, list, set)):

@@ -54,10 +54,7 @@ class Trial:
         self.seen = peek(context, "error")
 
     async def run(self, make: Callable[[], Any], turn: AbstractContextManager[Any]) -> Told:
-        """Run the agent in a thread, holding ``turn`` meanwhile, and tell all of it.
-
-        When the waiting is cancelled, the engine is told to stop and the thread ends by itself.
-        """
+        """Run the agent in a thread, holding ``turn`` meanwhile, and tell all of it."""
         done: Future[Told] = Future()
         done.set_running_or_notify_cancel()
 

@@ -47,7 +47,7 @@ class InstalledAgent:
         self._torn_down = False
 
     async def run(self, state: Any, context: Any, tools: Any = None) -> Any:
-        """Run one trial and return the same state, filled, also before the error of a failed run."""
+        """Run one trial and return the same state, filled, as it is before a failed run's error."""
         await self._set_up(context)
         task = task_of(state)
         try:
@@ -106,10 +106,7 @@ class InstalledAgent:
         await asyncio.shield(asyncio.wrap_future(setup))
 
     async def teardown(self) -> None:
-        """Call the teardown hook, at most once; no trial may start after it.
-
-        Snowl 0.1.0 does not call it: use ``async with``, or call it yourself.
-        """
+        """Call the teardown hook, at most once; Snowl 0.1.0 does not. Then no trial may start."""
         with self._lock:
             torn_down, self._torn_down = self._torn_down, True
         if not torn_down:

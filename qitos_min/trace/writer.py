@@ -31,14 +31,13 @@ _EVENT = [f.name for f in fields(RuntimeEvent)]
 class TraceWriter:
     """``manifest.json``, ``steps.jsonl`` and ``events.jsonl`` in QitOS's layout.
 
-    Every finished step is on disk when the next begins, so that a killed
-    process loses none; until the end the manifest says ``running``, then
-    ``completed``, ``failed``, or ``stopped`` when Ctrl-C or ``cancel`` ended the run.
+    A finished step is on disk when the next begins. Until the end the manifest says ``running``,
+    then ``completed``, ``failed``, or ``stopped`` when Ctrl-C or ``cancel`` ended the run.
 
-    ``output_dir`` is the run's folder, or with a ``run_id`` the folder of that, and is made
-    if it is missing; one that holds a run is a ValueError unless ``resume`` says that this
-    run goes on: it is written again from its checkpoints. ``metadata`` are further entries of
-    the manifest. With ``strict_validate`` a value that JSON cannot hold ends the trace.
+    ``output_dir`` is the run's folder, or with a ``run_id`` the folder of that. One that holds a
+    run is a ValueError unless ``resume`` says that this run goes on: it is written again from its
+    checkpoints. ``metadata`` are further entries of the manifest. With ``strict_validate`` a value
+    that JSON cannot hold ends the trace.
     """
 
     def __init__(
@@ -66,10 +65,7 @@ class TraceWriter:
         return summary(self, str(self.run_dir))
 
     def start(self, run_id: str, config: Mapping[str, Any], specs: list[dict[str, Any]]) -> None:
-        """Make the folder and write the manifest of a run that begins or goes on.
-
-        Raises ``ValueError`` for a folder that holds another run.
-        """
+        """Make the folder, which may hold no other run, and write the manifest."""
         self.run_dir.mkdir(parents=True, exist_ok=True)
         path, known = self.run_dir / "manifest.json", self._manifest
         earlier = json.loads(path.read_bytes()) if path.exists() else {}

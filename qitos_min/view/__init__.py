@@ -40,10 +40,7 @@ def view(runs: Sequence[str], output: str | None = None) -> int:
 
 
 def show(run: str, width: int | None = None) -> int:
-    """Print a run for a terminal and return the exit code of a command, as ``view`` does.
-
-    ``width`` is columns, None those of the terminal. Colours are for terminals without ``NO_COLOR``.
-    """
+    """Print a run in ``width`` columns, or the terminal's; the exit code is as of ``view``."""
     found = _loaded(run)
     if found is not None:
         width = max(width or shutil.get_terminal_size().columns, 40)

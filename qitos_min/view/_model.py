@@ -1,7 +1,6 @@
 """One model of a run for people, and values as words; the page and the terminal print it.
 
-Runs are read through ``snowl_compat``'s public names only. The lines of a run may hold any
-JSON value anywhere; one of another type than expected reads as one that is missing.
+Where a run holds a value of another type than expected, it reads as one that is missing.
 """
 
 from __future__ import annotations
@@ -163,7 +162,6 @@ def _seen(source: Row, records: Sequence[Row]) -> tuple[Any, dict[Any, _Seen]]:
 
 
 def _steps(payload: Row, records: Sequence[Row], seen: Mapping[Any, _Seen]) -> list[Step]:
-    """The steps of records, those together that are left out."""
     verdicts: dict[Any, list[Row]] = {}
     for row in payload["critic_traces"]:
         verdicts.setdefault(row["step_id"], []).append(row)
@@ -245,7 +243,6 @@ def _objects(found: Any) -> list[dict[str, Any]]:
 
 
 def _as(kind: type, value: Any) -> Any:
-    """A value if it is of a type, else an empty one of it."""
     return value if isinstance(value, kind) else kind()
 
 

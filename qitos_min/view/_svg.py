@@ -48,7 +48,6 @@ def timeline(run: Run, prefix: str) -> str:
 
 
 def _bar(run: Run, step: Step, lane: int, prefix: str) -> str:
-    """One bar with its tools and marks inside, and what they are as tooltips."""
     top, seconds, shape = _LANE * lane + _BAR, step.ended - step.began, colour(lane)
 
     def part(shape: str, told: str, began: float, seconds: float, y: int, height: int) -> str:

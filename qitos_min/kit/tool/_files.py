@@ -158,7 +158,6 @@ def with_lines(data: bytes, start: int, end: int, new: str) -> tuple[bytes, int]
 
 
 def _text_of(data: bytes, errors: str = "strict") -> tuple[str, str]:
-    """A file's BOM, if it has one, and its text."""
     # UTF-16 text is binary here: its line ends and matches are no single bytes.
     binary = b"\0" in data or data.startswith((b"\xff\xfe", b"\xfe\xff"))
     need(not binary, "", f"binary file of {len(data)} bytes, not text")

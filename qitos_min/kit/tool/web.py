@@ -24,8 +24,7 @@ _SILENT = frozenset({"script", "style", "noscript", "template"})
 class HTTPGet(BaseTool):
     """Gets a page by HTTP or HTTPS; one of more than 2,000,000 bytes is cut.
 
-    Takes ``headers`` for every request, the ``timeout`` in seconds of a whole request,
-    and how many times a connection that failed is tried again.
+    ``timeout`` is seconds of a whole request, ``max_retries`` are for connections that fail.
     """
 
     name = "http_get"

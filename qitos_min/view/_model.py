@@ -65,31 +65,24 @@ def load(path: str) -> Run:
     """The run that ``snowl_compat.read_run`` finds, else its ``SnowlCompatError``."""
     source = read_run(path)
     payload, records = build_payload(source, extended=True), _objects(source.get("records"))
-    task, seen = _seen(source, records)
+    run, (task, seen) = payload["run"], _seen(source, records)
     first = _as(dict, records[0].get("observation")) if records else {}
-    facts = _facts(payload, task or source.get("task") or first.get("task"))
-    steps = _steps(payload, records + [s.record for s in seen.values() if s.record], seen)
-    name = words(payload["run"]["run_id"] or payload["run"]["source"] or "run")
-    length = max((step.ended for step in steps), default=0.0)
-    return Run(name, payload, facts, [*_failures(source)], steps, length, _parts(payload))
-
-
-def _facts(payload: Row, task: Any) -> Row:
-    run = payload["run"]
     counts = (run["tool_calls_by_name"] or {}).items()
     called = ", ".join(f"{count} {name}" for name, count in counts)
     scores = [row["score"] for row in payload["critic_traces"] if row["score"] is not None]
-    own = {"tool_calls_by_name": called, "source": None, "issues": len(run["issues"])}
-    own |= {"model": payload["engine_config"]["model_id"], "steps": payload["step_count"]}
-    return _said({"task": task, **run, **own, "last_score": scores[-1] if scores else None})
+    facts = {"task": task or source.get("task") or first.get("task"), **run}
+    facts |= {"tool_calls_by_name": called, "source": None, "issues": len(run["issues"])}
+    facts |= {"model": payload["engine_config"]["model_id"], "steps": payload["step_count"]}
+    head = _said({**facts, "last_score": scores[-1] if scores else None})
+    steps = _steps(payload, records + [s.record for s in seen.values() if s.record], seen)
+    name = words(run["run_id"] or run["source"] or "run")
+    length = max((step.ended for step in steps), default=0.0)
+    return Run(name, payload, head, [*_failures(source)], steps, length, _parts(payload))
 
 
 def _parts(payload: Row) -> dict[str, Table | Row]:
-    config = {
-        name: ", ".join(value) if isinstance(value, list) else value
-        for name, value in payload["engine_config"].items()
-        if value is not False
-    }
+    known = {name: v for name, v in payload["engine_config"].items() if v is not False}
+    config = {name: ", ".join(v) if isinstance(v, list) else v for name, v in known.items()}
     tools = []
     for spec in payload["tool_permissions"]:
         notes = _flags(spec) + [f"needs {op}" for op in spec["required_ops"]]
@@ -275,10 +268,8 @@ def duration(seconds: float) -> str:
 
 def words(value: Any) -> str:
     """A value as text: numbers short, what is no text as JSON."""
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
     if isinstance(value, float):
         return f"{value:.2f}" if abs(value) < 1e6 else f"{value:.3g}"
     return value if isinstance(value, str) else dumps(value)

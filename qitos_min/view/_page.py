@@ -43,27 +43,21 @@ def _run(run: Run, prefix: str) -> Iterator[str]:
     if answer is not None:
         yield f'<div class="answer">{_block(answer)}</div>\n'
     for what, traceback in run.failures:
-        yield f'<div class="failure">{_line("error", what, _LONGEST)}'
-        if traceback:
-            text = _block(traceback, 4 * _LONGEST)
-            yield f"<details><summary>traceback</summary>{text}</details>\n"
-        yield "</div>\n"
+        fold = f"<details><summary>traceback</summary>{_block(traceback, 4 * _LONGEST)}</details>\n"
+        told = _line("error", what, _LONGEST) + (fold if traceback else "")
+        yield f'<div class="failure">{told}</div>\n'
     yield f"{_pairs(facts)}</header>\n"
+    parts = {"Timeline": "", "Critics": _critics(run), "Steps": "".join(_steps(run, prefix))}
     if run.length:
         marks = {mark for step in run.steps for mark in step.marks}
         keys = [("tool", "tool"), *(key for key in _MARKS.items() if key[0] in marks)]
-        yield _section("Timeline", _figure("times", _svg.timeline(run, prefix), keys))
-    yield _section("Critics", _critics(run))
-    if run.steps:
-        yield _section("Steps", "".join(_steps(run, prefix)))
+        parts["Timeline"] = _figure("times", _svg.timeline(run, prefix), keys)
     for name, part in run.parts.items():
-        if name != "Critics":
-            yield _section(name, _table(name, part) if isinstance(part, list) else _pairs(part))
+        if name not in parts:
+            parts[name] = _table(name, part) if isinstance(part, list) else _pairs(part)
+    for name, text in parts.items():
+        yield f"<section>\n<h2>{name}</h2>\n{text}</section>\n" if text else ""
     yield "</article>\n"
-
-
-def _section(name: str, text: str) -> str:
-    return f"<section>\n<h2>{name}</h2>\n{text}</section>\n"
 
 
 def _critics(run: Run) -> str:

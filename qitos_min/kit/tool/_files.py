@@ -21,16 +21,15 @@ _BOM = "\ufeff"
 _LINE_END = re.compile("\r\n|\r|\n")
 _LINE = re.compile("[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _LOOK = ToolPermission(filesystem_read=True)
-_READ: dict[str, Any] = {"read_only": True, "concurrency_safe": True, "permissions": _LOOK}
-_EDIT = {"permissions": ToolPermission(filesystem_read=True, filesystem_write=True)}
-_RUN = {"permissions": ToolPermission(command=True)}
-_TRAITS = {"read": _READ, "list": _READ, "edit": _EDIT, "write": _EDIT, "run": _RUN}
+_EDIT = ToolPermission(filesystem_read=True, filesystem_write=True)
+_MAY = dict(read=_LOOK, list=_LOOK, edit=_EDIT, write=_EDIT, run=ToolPermission(command=True))
 _TRIES = 200
 
 
 def file_tool(verb: str, *, ops: str | None = None) -> Callable[[Any], FunctionTool]:
     """``function_tool`` for a method whose first parameter names what an error result is about."""
-    traits = {**_TRAITS[verb], "required_ops": [ops] if ops else []}
+    traits: dict[str, Any] = {"permissions": _MAY[verb], "required_ops": [ops] if ops else []}
+    traits |= {"read_only": True, "concurrency_safe": True} if _MAY[verb] is _LOOK else {}
     failing = "command_failed" if verb == "run" else f"file_{verb}_failed"
 
     def decorate(work: Callable[..., ToolResult]) -> FunctionTool:

@@ -33,6 +33,7 @@ _Old = Annotated[str, "The text to replace, exactly as it is in the file."]
 _New = Annotated[str, "The text to put in its place."]
 _Range = Annotated[list[int] | None, "First and last line, from 1; -1 is the end of the file."]
 _Every = Annotated[bool, "Replace every occurrence."]
+_Seconds = Annotated[float, "Seconds after which it is killed."]
 _Digest = Annotated[str | None, "SHA-256 that the file must still have, in hexadecimal."]
 
 
@@ -94,8 +95,8 @@ class CodingToolSet:
         expected_sha256: _Digest = None,
     ) -> ToolResult:
         """Replace a text that occurs once in a file, or every occurrence of it."""
-        more = replace_all, expected_sha256
-        return changed(self._files, file_path, edited, old_string, new_string, *more)
+        change = old_string, new_string, replace_all, expected_sha256
+        return changed(self._files, file_path, edited, *change)
 
     @file_tool("read")
     def view(self, path: _Path, view_range: _Range = None) -> ToolResult:
@@ -239,10 +240,7 @@ class EnvToolSet:
 
     @file_tool("run", ops="process")
     def run_command(
-        self,
-        command: str,
-        timeout: Annotated[float, "Seconds after which it is killed."] = 30,
-        runtime_context: _Context = None,
+        self, command: str, timeout: _Seconds = 30, runtime_context: _Context = None
     ) -> ToolResult:
         """Run a shell command in the workspace and wait for it."""
         return ran(_ops(runtime_context, "process"), command, timeout)

@@ -17,10 +17,8 @@ class Fault(NamedTuple):
 
 _TYPE, _VALUE = "invalid_argument_type", "invalid_argument_value"
 _NUMBERS = (int, float)
-_TYPES: dict[Any, Any] = {
-    **{"string": str, "integer": int, "number": _NUMBERS, "boolean": bool},
-    **{"null": type(None), "array": list, "object": dict},
-}
+_TYPES: dict[Any, Any] = {"string": str, "integer": int, "number": _NUMBERS, "boolean": bool}
+_TYPES |= {"null": type(None), "array": list, "object": dict}
 # keyword: types it speaks about, whether a value keeps to it, its words
 _LIMITS: dict[str, tuple[Any, Callable[[Any, Any], Any], str]] = {
     "minimum": (_NUMBERS, lambda value, limit: value >= limit, "be at least {}"),
@@ -49,10 +47,9 @@ def _faults(value: Any, schema: Any, path: str) -> Iterator[Fault]:
     if not isinstance(schema, dict) or not schema:
         return
     place = _place(path)
-    names = schema.get("type", [])
-    names = names if isinstance(names, list) else [names]
-    if names and not any([_is_type(value, name) for name in names]):
-        wanted = " or ".join(map(str, names))
+    names = schema.get("type")
+    if names and not _is_type(value, names):
+        wanted = " or ".join(map(str, names)) if isinstance(names, list) else names
         yield Fault(_TYPE, f"{place} must be of type {wanted}, got {type(value).__name__}")
     allowed = [schema["const"]] if "const" in schema else schema.get("enum")
     if allowed is not None and not any(same_json(value, item) for item in allowed):
@@ -77,6 +74,8 @@ def _place(path: str) -> str:
 
 
 def _is_type(value: Any, name: Any) -> bool:
+    if isinstance(name, list):
+        return any(_is_type(value, each) for each in name)
     if isinstance(value, bool):
         return bool(name == "boolean")
     if name == "integer" and isinstance(value, float):

@@ -96,10 +96,9 @@ def _observe(run: Run) -> None:
     view: dict[str, Any] = {"enabled": env is not None}
     if env is not None:
         seen = run.foreign(ErrorCategory.ENV, env.observe, run.state)
-        view["name"] = plain(getattr(env, "name", None))
-        view["version"] = plain(getattr(env, "version", None))
-        view["observation"] = plain(seen)
-        view["last_result"] = plain(run.env_result)
+        named = {"name": getattr(env, "name", None), "version": getattr(env, "version", None)}
+        told = {**named, "observation": seen, "last_result": run.env_result}
+        view.update((name, plain(value)) for name, value in told.items())
     run.state_before = run.view.of(run.state)
     kept = {
         "task": run.task_text,
@@ -110,7 +109,8 @@ def _observe(run: Run) -> None:
     }
     if run.instruction_patch is not None:
         kept["instruction_patch"] = plain(run.instruction_patch)
-    own = {"state": plain(run.state_before), "env": plain(view), "action_results": run.outputs}
+    own = {"state": plain(run.state_before), "action_results": run.outputs}
+    own["env"] = {**view} if env is None else plain(view)
     run.observation = Observation({**kept, **own}, results=run.results)
     run.record.observation = kept
     run.emit(RuntimePhase.DECIDE, stage="state_ready", observation=kept)

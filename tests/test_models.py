@@ -344,9 +344,9 @@ SHAPE = "base_url must be http(s)://host[:port][/path]"
         ({"base_url": 5}, f"{SHAPE}, got int"),
         (
             {"api_key": "https://h/v1", "base_url": "sk-secret"},
-            "api_key is an address; give that as base_url=",
+            "api_key must be one line of printable ASCII characters, and no address",
         ),
-        ({"api_key": "http://h/v1"}, "api_key is an address; give that as base_url="),
+        ({"api_key": "http://h/v1"}, "api_key must be one line of printable ASCII characters, and no address"),
         ({"base_url": ""}, f"{SHAPE}, got ''"),
         ({"base_url": "api.example/v1"}, f"{SHAPE}, got 'api.example/v1'"),
         ({"base_url": "ftp://h/v1"}, f"{SHAPE}, got 'ftp://h/v1'"),
@@ -362,7 +362,7 @@ SHAPE = "base_url must be http(s)://host[:port][/path]"
             {"base_url": "http://me:secret@h/v1"},
             f"{SHAPE} without user name, password, query or fragment",
         ),
-        ({"base_url": "me:secret@h/v1"}, SHAPE),
+        ({"base_url": "me:secret@h/v1"}, f"{SHAPE} without user name, password, query or fragment"),
         (
             {"base_url": "http://h/v1?key=secret"},
             f"{SHAPE} without user name, password, query or fragment",
@@ -372,7 +372,7 @@ SHAPE = "base_url must be http(s)://host[:port][/path]"
         ({"api_key": b"se"}, "api_key must be text or None, got bytes"),
     ]
     + [
-        ({"api_key": key}, "api_key must be one line of printable ASCII characters")
+        ({"api_key": key}, "api_key must be one line of printable ASCII characters, and no address")
         for key in ("secret\nx: y", "secr\x00et", "sécret", "密钥")
     ],
 )

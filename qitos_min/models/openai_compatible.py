@@ -31,7 +31,7 @@ _Object = dict[str, Any]
 _MAX_REPLY, _MAX_ERROR, _MAX_SHOWN = 16 * 1024 * 1024, 64 * 1024, 300
 _FIRST_WAIT_S, _MAX_BACKOFF_S, _MAX_RETRY_AFTER_S = 0.5, 8.0, 60.0
 _HOST = r"\[[0-9A-Fa-f:.]+\]|[\w-]+(\.[\w-]+)*\.?"
-_URL = re.compile(rf"https?://({_HOST})(:(?P<port>[0-9]{{1,5}}))?(/[!-~]*)?", re.ASCII)
+_URL = re.compile(rf"https?://({_HOST})(:(?P<port>[0-9]{{1,5}}))?(/[\w!$%-.:;=@~/]*)?", re.ASCII)
 
 
 class OpenAICompatibleModel(Model):
@@ -216,26 +216,22 @@ def _checked_key(key: object) -> str | None:
     if key is not None and not isinstance(key, str):
         raise ValueError(f"api_key must be text or None, got {type(key).__name__}")
     key = (key or "").strip()
-    if not key.isascii() or (key and not key.isprintable()):
-        raise ValueError("api_key must be one line of printable ASCII characters")
-    if key.startswith(("http://", "https://")):
-        raise ValueError("api_key is an address; give that as base_url=")
+    if key and not (key.isascii() and key.isprintable() and "://" not in key):
+        raise ValueError("api_key must be one line of printable ASCII characters, and no address")
     return key or None
 
 
 def _checked_url(url: object) -> str:
     """``url`` without a trailing slash; the errors show no part that may be secret."""
-    wrong = "base_url must be http(s)://host[:port][/path]"
+    found = _URL.fullmatch(url) if isinstance(url, str) else None
+    if found and 0 < int(found["port"] or 1) < 65536:
+        return found[0].rstrip("/")
+    wrong = f", got {url!r}" if isinstance(url, str) else f", got {type(url).__name__}"
     if url is None:
-        raise ValueError(f"{wrong}; neither it nor OPENAI_BASE_URL is given")
-    if not isinstance(url, str):
-        raise ValueError(f"{wrong}, got {type(url).__name__}")
-    if "@" in url.partition("//")[2].partition("/")[0] or "?" in url or "#" in url:
-        raise ValueError(f"{wrong} without user name, password, query or fragment")
-    found = _URL.fullmatch(url)
-    if found is None or not 0 < int(found["port"] or 1) < 65536:
-        raise ValueError(wrong if "@" in url else f"{wrong}, got {url!r}")
-    return url.rstrip("/")
+        wrong = "; neither it nor OPENAI_BASE_URL is given"
+    elif isinstance(url, str) and {"@", "?", "#"} & {*url}:
+        wrong = " without user name, password, query or fragment"
+    raise ValueError(f"base_url must be http(s)://host[:port][/path]{wrong}")
 
 
 def _read(response: Any, end: float, limit: int) -> bytes | None:

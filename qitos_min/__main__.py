@@ -21,8 +21,6 @@ from .render import ClaudeStyleHook
 from .trace import TraceWriter
 from .view import show, view
 
-__all__ = ["build_engine", "main"]
-
 TASK = "Report how warm it was on average."
 _LOG = {"monday": 18, "tuesday": 21, "wednesday": 24}
 

@@ -12,8 +12,6 @@ from .core._shorten import brief, shortened
 from .engine import EngineHook, RuntimeEvent, StepRecord
 from .kit.planning import format_action
 
-__all__ = ["ClaudeStyleHook"]
-
 _THEMES = {"research": "36", "minimal": "1", "neon": "95"}
 _GOOD, _BAD, _DIM = "32", "31", "2"
 

@@ -13,8 +13,6 @@ from ..core._shorten import summary
 from ..core.artifact import ArtifactContractError, ArtifactRef
 from ._folder import beside, read_regular
 
-__all__ = ["FileArtifactStore", "ResolvedArtifact"]
-
 _UNAVAILABLE = "artifact_store_unavailable"
 
 

@@ -10,8 +10,6 @@ from typing import Any
 from ..core._json import dumps
 from ..core._shorten import summary
 
-__all__ = ["FileCheckpointStore", "MemoryCheckpointStore"]
-
 
 class MemoryCheckpointStore:
     """Checkpoints in memory, as JSON text, so that nothing changes them."""

@@ -8,9 +8,6 @@ from typing import Any
 from ..engine import Critic, CriticResult, critic
 from .planning import format_action
 
-__all__ = ["PassThroughCritic", "ReActSelfReflectionCritic", "ScoreCritic"]
-__all__ += ["SelfReflectionCritic", "pass_through_critic", "self_reflection_critic"]
-
 _FAILURE = {"tool_name", "status", "error", "error_code", "output"}
 
 

@@ -20,8 +20,6 @@ from ..core._shorten import shortened
 from ..core.env import Env, EnvObservation, EnvStepResult
 from ._folder import Folder
 
-__all__ = ["HostEnv", "Processes", "WorkspaceEnv", "entry_of"]
-
 _MAX_OUTPUT = 1_000_000  # characters of each stream that are kept, from both its ends
 _TEXT: dict[str, Any] = {"mode": "w+", "encoding": "utf-8", "errors": "replace"}
 _MAX_WRITTEN = 100_000_000  # bytes of each stream after which a command is killed

@@ -6,11 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ..core import History, Memory, MemoryRecord
+from ..core import History, Memory as Memory, MemoryRecord as MemoryRecord
 from ..core._contract import check_count
 from ..core.history import MessageLog
-
-__all__ = ["MarkdownFileMemory", "Memory", "MemoryRecord", "WindowHistory", "WindowMemory"]
 
 
 class _Window(MessageLog):

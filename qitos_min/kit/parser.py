@@ -9,8 +9,6 @@ from ..core.decision import Decision
 from ..engine._protocols import resolve_protocol
 from ..engine._replies import ModelError, ParseError, read_reply
 
-__all__ = ["JsonDecisionParser", "ReActTextParser", "XmlDecisionParser"]
-
 
 class _Parser:
     """Takes QitOS's options for other labels, which must be None: ours are fixed."""

@@ -10,9 +10,6 @@ from ..core import Action, Decision
 from ..engine._replies import read_reply
 from ..engine.search import Search
 
-__all__ = ["DynamicTreeSearch", "NumberedPlanBuilder", "PlanCursor"]
-__all__ += ["append_log", "format_action", "parse_numbered_plan", "set_final"]
-
 _NUMBERED = re.compile(r"^[ \t]*\d+[.)][ \t]+(.*\S)", re.MULTILINE)
 
 

@@ -8,9 +8,6 @@ from typing import Any
 
 from ..engine._protocols import resolve_protocol
 
-__all__ = ["JSON_DECISION_SYSTEM_PROMPT", "PLAN_DRAFT_PROMPT", "PLAN_EXEC_SYSTEM_PROMPT"]
-__all__ += ["REACT_SYSTEM_PROMPT", "XML_DECISION_SYSTEM_PROMPT", "render_prompt"]
-
 _DOUBLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _EITHER = re.compile(rf"{_DOUBLE.pattern}|\{{(\w+)\}}")
 

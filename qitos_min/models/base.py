@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["Model"]
-
 
 class Model:
     """Base class of models: write ``_call_api``, which gives the text of a reply.

@@ -25,8 +25,6 @@ from ..engine._protocols import resolve_protocol
 from ..engine._replies import ModelError, read_reply, server_error
 from .base import Model
 
-__all__ = ["OpenAICompatibleModel"]
-
 _Object = dict[str, Any]
 _MAX_REPLY, _MAX_ERROR, _MAX_SHOWN = 16 * 1024 * 1024, 64 * 1024, 300
 _FIRST_WAIT_S, _MAX_BACKOFF_S, _MAX_RETRY_AFTER_S = 0.5, 8.0, 60.0

@@ -13,8 +13,6 @@ from ..core._json import dumps
 from ..core._shorten import summary
 from ..engine.states import RuntimeEvent, StepRecord, utc_now
 
-__all__ = ["TraceWriter"]
-
 _FILES = ("manifest.json", "steps.jsonl", "events.jsonl")
 _STATUS = dict.fromkeys(("interrupt", "cancelled_immediate", "cancelled_after_step"), "stopped")
 # What QitOS's validator wants of a manifest; null where nobody says.

@@ -13,9 +13,6 @@ from ..env import Processes
 from ._files import changed, edited, file_tool, lines_of, ran, read, told, with_lines, written
 from .web import HTMLExtractText, HTTPGet
 
-__all__ = ["CodingToolSet", "EditorToolSet", "EnvToolSet", "ReadFile", "RunCommand", "WriteFile"]
-__all__ += ["coding_tools", "editor_tools"]
-
 _Root = str | os.PathLike[str]
 _Context = dict[str, Any] | None
 _EDITOR = ("view", "create", "str_replace", "insert", "search", "replace_lines")

@@ -13,8 +13,6 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from ...core import BaseTool, ToolPermission, ToolResult
 
-__all__ = ["HTMLExtractText", "HTTPGet"]
-
 _Texts = dict[str, str] | None
 _MOST_BYTES = 2_000_000
 _WEB = re.compile(r"https?://([^/?#\[\]]|\[[0-9a-f:.]+\])", re.IGNORECASE)

@@ -13,8 +13,6 @@ from ....core.artifact import ArtifactContractError, ArtifactRef
 from ..._folder import FileRefusal, beside, is_protected, lock_of, need, read_regular
 from ...env import WorkspaceEnv, entry_of
 
-__all__ = ["SandboxPublicationTool"]
-
 _POSIX = os.name == "posix"
 
 

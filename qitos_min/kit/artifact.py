@@ -43,12 +43,11 @@ class FileArtifactStore:
     def put(self, ref: ArtifactRef, body: bytes) -> ArtifactRef:
         """Stores ``body``, which must be as ``ref`` says (else ArtifactContractError)."""
         path = self._path(ref, body)
-        if self.probe(ref):
-            return ref
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with beside(path, body) as new:
-                os.replace(new, path)
+            if not self.probe(ref):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with beside(path, body) as new:
+                    os.replace(new, path)
         except OSError as error:
             # On Windows another thread that stores the same body may be in the way.
             if not self.probe(ref):

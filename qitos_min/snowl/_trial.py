@@ -72,17 +72,13 @@ class Trial:
         except asyncio.CancelledError:
             self.cancelled = True  # From here on the trial says nothing more.
             with suppress(Exception):
-                self._stop()
+                if peek(self.engine, "cancel") is not None:
+                    self.engine.cancel("immediate")
+                elif peek(self.engine, "budget") is not None:
+                    # QitOS 0.3.0 cannot be cancelled, but it looks at its budget.
+                    self.engine.budget = copy.copy(self.engine.budget)
+                    self.engine.budget.max_steps = 0
             raise
-
-    def _stop(self) -> None:
-        if peek(self.engine, "cancel") is not None:
-            self.engine.cancel("immediate")
-        elif peek(self.engine, "budget") is not None:
-            # QitOS 0.3.0 cannot be cancelled, but it looks at its budget.
-            budget = copy.copy(self.engine.budget)
-            budget.max_steps = 0
-            self.engine.budget = budget
 
     def _tell(self, make: Callable[[], Any]) -> Told:
         agent, self.cause = attempt(make)
@@ -117,9 +113,9 @@ class Trial:
             options.update({"return_state": True} if _takes(agent.run, "return_state") else {})
             return awaited(agent.run(task=self.task, **options))
         self.engine = engine = agent.build_engine(**settings)
-        if self.tools and peek(engine, "agent_registry") is not None:
-            team = team_with_tools(engine.agent_registry, agent.tool_registry, self.tools)
-            engine.agent_registry = team
+        team = peek(engine, "agent_registry")
+        if self.tools and team is not None:
+            engine.agent_registry = team_with_tools(team, agent.tool_registry, self.tools)
         if peek(engine, "register_hook") is not None:
             engine.register_hook(self)
         return None if self.cancelled else engine.run(self.task, **options)

@@ -72,12 +72,13 @@ class SnowlStop(str, Enum):
 
 
 # Snowl's stop reasons, each with those of QitOS; any other is an error.
-_STOPS = {
+_MEANT = {
     SnowlStop.COMPLETED: "success final final_result agent_condition critic_stop env_terminal",
     SnowlStop.MAX_STEPS: "max_steps budget_steps stagnation",
     SnowlStop.LIMIT_EXCEEDED: "budget_time budget_tokens context_overflow",
     SnowlStop.CANCELLED: "cancelled_immediate cancelled_after_step interrupt",
 }
+_STOPS = {reason: stop for stop, reasons in _MEANT.items() for reason in reasons.split()}
 
 
 def task_of(state: Any) -> str:
@@ -109,8 +110,9 @@ def tell(
     run, version = payload.pop("run"), payload.pop("schema_version")
     if payload["engine_config"]["budget_max_steps"] is None:
         payload["engine_config"]["budget_max_steps"] = config.max_steps
-    answer, stop = run["final_result"], _stop(run)
-    failure = _failure(source, run["stop_reason"], seen) if stop is SnowlStop.ERROR else {}
+    answer, reason = run["final_result"], run["stop_reason"]
+    stop = _STOPS.get("final" if reason is None and answer is not None else reason, SnowlStop.ERROR)
+    failure = _failure(source, reason, seen) if stop is SnowlStop.ERROR else {}
     if cause is not None:
         failure = _raised(cause)
     elif not failure and config.strict and issues:
@@ -195,13 +197,6 @@ def _rows(value: Any) -> list[Row]:
     return [_as(dict, row) for row in _as(list, value)]
 
 
-def _stop(run: Row) -> SnowlStop:
-    reason = run["stop_reason"]
-    if reason is None and run["final_result"] is not None:
-        return SnowlStop.COMPLETED
-    return next((s for s, words in _STOPS.items() if reason in words.split()), SnowlStop.ERROR)
-
-
 def _usage(source: Any, total: int) -> dict[str, int]:
     """Token counts as Snowl has them; QitOS may know only the total."""
     metrics = peek(peek(source, "task_result"), "metrics")
@@ -217,7 +212,13 @@ def _failure(source: Any, reason: str | None, seen: Error) -> Row:
     """What a failed run ended with: its own word, else its last failed event."""
     failure: Row = _as(dict, to_json_value(peek(source, "failure")))
     if not failure and reason == "unrecoverable_error":
-        failure = _last_error(source)
+        phase = None  # That of the last failed event is the one that the run was in.
+        for event in peek(source, "events") or ():
+            if error := peek(event, "error"):
+                failure = {"message": error, "phase": phase, "step_id": peek(event, "step_id")}
+            else:
+                phase = peek(event, "phase")
+        failure = _as(dict, to_json_value(failure))
         # QitOS 0.3.0 shows its hooks the exception, also one that the run got over.
         raised = {} if seen is None else _raised(seen)
         if failure.get("message") in (None, raised.get("message"), _failure_text(raised)):
@@ -226,17 +227,6 @@ def _failure(source: Any, reason: str | None, seen: Error) -> Row:
         how = f"stop reason {reason!r}" if reason else "neither a stop reason nor an answer"
         failure["message"] = f"the run ended with {how}"
     return failure
-
-
-def _last_error(result: Any) -> Row:
-    """The last failed event, in the phase that the run was in."""
-    found, phase = {}, None
-    for event in peek(result, "events") or ():
-        if error := peek(event, "error"):
-            found = {"message": error, "phase": phase, "step_id": peek(event, "step_id")}
-        else:
-            phase = peek(event, "phase")
-    return _as(dict, to_json_value(found))
 
 
 def _raised(error: BaseException) -> Row:

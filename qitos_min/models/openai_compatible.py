@@ -10,8 +10,6 @@ import ssl
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import datetime, timezone
-from email.utils import parsedate_to_datetime
 from http.client import HTTPException, IncompleteRead
 from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
@@ -248,15 +246,9 @@ def _read(response: Any, end: float, limit: int) -> bytes | None:
 
 
 def _retry_after(text: str | None) -> float | None:
-    if re.fullmatch(r"\s*[0-9]+(\.[0-9]+)?\s*", text or ""):
-        return min(float(text or 0), _MAX_RETRY_AFTER_S)
-    try:
-        moment = parsedate_to_datetime(text or "")
-    except (TypeError, ValueError, OverflowError):
-        return None
-    now = datetime.now(timezone.utc)
-    wait = (moment.replace(tzinfo=moment.tzinfo or timezone.utc) - now).total_seconds()
-    return min(max(wait, 0.0), _MAX_RETRY_AFTER_S)
+    """The seconds of a Retry-After header, at most 60; None for none and for a date."""
+    found = re.fullmatch(r"\s*([0-9]+(\.[0-9]+)?)\s*", text or "")
+    return min(float(found[1]), _MAX_RETRY_AFTER_S) if found else None
 
 
 # Some servers stream unasked: a chat response is put together from their events.

@@ -34,8 +34,7 @@ class FileArtifactStore:
 
     def __init__(self, root: str | Path, max_artifact_bytes: int = 16 * 1024 * 1024) -> None:
         check_count(max_artifact_bytes, "max_artifact_bytes", least=1)
-        self.root = Path(root)
-        self.max_artifact_bytes = max_artifact_bytes
+        self.root, self.max_artifact_bytes = Path(root), max_artifact_bytes
 
     def __repr__(self) -> str:
         return summary(self, str(self.root))

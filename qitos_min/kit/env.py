@@ -29,10 +29,8 @@ class Processes:
     """Runs shell commands in one folder; every ``stop`` begins another ``generation``."""
 
     def __init__(self, root: Path) -> None:
-        self.generation = 1
-        self._root = root
+        self._root, self.generation, self._lock = root, 1, threading.Lock()
         self.running: set[subprocess.Popen[bytes]] = set()
-        self._lock = threading.Lock()
 
     def run(self, command: str, timeout: float = 30) -> dict[str, Any]:
         """Run a shell command; after ``timeout`` seconds or 100 MB it is killed with its children.
@@ -136,8 +134,7 @@ class WorkspaceEnv(HostEnv):
     name = "workspace_env"
 
     def __init__(self, source: str | os.PathLike[str], *, artifact_store: Any = None) -> None:
-        self.source = Folder(source).root
-        self.artifact_store = artifact_store
+        self.source, self.artifact_store = Folder(source).root, artifact_store
         if Path(tempfile.gettempdir()).resolve().is_relative_to(self.source):
             raise ValueError(f"source {os.fspath(source)!r} holds the folder for temporary files")
         self._home = tempfile.TemporaryDirectory(prefix="workspace-", ignore_cleanup_errors=True)
@@ -165,14 +162,10 @@ def _special_files(folder: str, names: list[str]) -> list[str]:
 
 def entry_of(path: Path) -> str:
     """``absent``, ``folder``, ``special``, ``file`` with SHA-256 or ``link`` with target."""
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
-        return "absent"
-    if stat.S_ISLNK(mode):
+    if path.is_symlink():
         return f"link {os.readlink(path)}"
-    if not stat.S_ISREG(mode):
-        return "folder" if stat.S_ISDIR(mode) else "special"
+    if not path.is_file():
+        return "folder" if path.is_dir() else "special" if path.exists() else "absent"
     digest = hashlib.sha256()
     with open(path, "rb") as stream:
         while block := stream.read(1 << 20):

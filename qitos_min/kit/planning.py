@@ -19,9 +19,9 @@ def format_action(action: Any) -> str:
         return str(action)
     name = action.get("name") or action.get("tool") or action.get("action") or ""
     args = action.get("args") or action.get("arguments") or {}
-    if not isinstance(args, dict):
-        return f"{name}({args!r})"
-    return f"{name}({', '.join(f'{key}={value!r}' for key, value in args.items())})"
+    if isinstance(args, dict):
+        return f"{name}({', '.join(f'{key}={value!r}' for key, value in args.items())})"
+    return f"{name}({args!r})"
 
 
 def append_log(state: Any, field: str, item: str, max_items: int | None = None) -> None:

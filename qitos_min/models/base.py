@@ -20,11 +20,8 @@ class Model:
         max_tokens: int | None = None,
         context_window: int | None = None,
     ) -> None:
-        self.model = model
-        self.system_prompt = system_prompt
-        self.temperature = temperature
-        self.max_tokens = max_tokens
-        self.context_window = context_window
+        self.model, self.system_prompt, self.temperature = model, system_prompt, temperature
+        self.max_tokens, self.context_window = max_tokens, context_window
 
     def __call__(self, messages: Sequence[dict[str, Any]], **options: Any) -> str:
         """The text that the model answers ``messages`` with."""

@@ -73,8 +73,7 @@ class TraceWriter:
         self.run_id = run_id
         known.update(run_id=run_id, updated_at=utc_now(), model_id=config["model_id"])
         known.update(engine_config=dict(config), tool_permissions=specs, summary={})
-        if known["prompt_protocol"] is None:
-            known["prompt_protocol"] = config["protocol_id"]
+        known["prompt_protocol"] = known["prompt_protocol"] or config["protocol_id"]
         self._write_manifest()
         self._steps = open(self.run_dir / "steps.jsonl", "wb")
         self._events = open(self.run_dir / "events.jsonl", "wb")
@@ -116,11 +115,11 @@ class TraceWriter:
         self._steps.close()
 
     def _write_events(self) -> None:
-        waiting, run_id = self._waiting, {"run_id": self.run_id}
-        rows = [{**run_id, **{n: getattr(e, n) for n in _EVENT}} for e in waiting]
+        run_id = {"run_id": self.run_id}
+        rows = [{**run_id, **{n: getattr(e, n) for n in _EVENT}} for e in self._waiting]
         self._write(self._events, rows)
         # Last, so that an interrupt before it loses none of them.
-        self._manifest["event_count"] += len(waiting)
+        self._manifest["event_count"] += len(rows)
         self._waiting = []
 
     def _write(self, file: Any, rows: list[dict[str, Any]]) -> None:

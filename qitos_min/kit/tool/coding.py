@@ -63,9 +63,8 @@ class CodingToolSet:
                 raise ValueError(f"{option}={value!r}: qitos_min has no such tools, give False")
         if profile not in _PROFILES:
             raise ValueError(f"unknown profile {profile!r}, expected one of {', '.join(_PROFILES)}")
-        self._files = Folder(workspace_root)
+        self._files, self._timeout = Folder(workspace_root), shell_timeout
         self._processes = Processes(self._files.root)
-        self._timeout = shell_timeout
         found = [getattr(self, name) for name in _PROFILES[profile]]
         if not auto_approve:
             asking = [FunctionTool(t.func, replace(t.meta, needs_approval=True)) for t in found]
@@ -275,12 +274,9 @@ def RunCommand(workspace_root: _Root = ".", shell_timeout: float = 30) -> Functi
     return CodingToolSet(workspace_root, shell_timeout).run_command
 
 
-def coding_tools(
-    workspace_root: _Root, shell_timeout: float = 30, include_notebook: bool = False
-) -> ToolRegistry:
-    """A registry with the tools of ``CodingToolSet``."""
-    tools = CodingToolSet(workspace_root, shell_timeout, include_notebook)
-    return ToolRegistry().include_toolset(tools)
+def coding_tools(workspace_root: _Root, shell_timeout: float = 30, **options: Any) -> ToolRegistry:
+    """A registry with the tools of ``CodingToolSet``, which takes the ``options`` too."""
+    return ToolRegistry().include_toolset(CodingToolSet(workspace_root, shell_timeout, **options))
 
 
 def editor_tools(workspace_root: _Root) -> ToolRegistry:

@@ -39,8 +39,7 @@ class SandboxPublicationTool(BaseTool):
         if not isinstance(env, WorkspaceEnv):
             raise TypeError(f"env must be a WorkspaceEnv, got {type(env).__qualname__}")
         self._env: WorkspaceEnv = env
-        self._paths = tuple(paths)
-        self._digest = expected_input_digest
+        self._paths, self._digest = tuple(paths), expected_input_digest
         self._generation = env.processes.generation
 
     def execute(self, args: dict[str, Any], runtime_context: Any = None) -> ToolResult:

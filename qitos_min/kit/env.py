@@ -127,8 +127,7 @@ class WorkspaceEnv(HostEnv):
     """A private copy, until it is closed, of the folder ``source``, which only publications change.
 
     ``input_digest`` is the SHA-256 of what was copied, ``input_entries`` says what each path was.
-    Links are copied as links, pipes and devices are not. NotADirectoryError for no existing folder,
-    ValueError for one with the temporary files in it.
+    NotADirectoryError for no existing folder, ValueError for one with the temporary files in it.
     """
 
     name = "workspace_env"

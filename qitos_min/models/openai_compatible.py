@@ -77,10 +77,8 @@ class OpenAICompatibleModel(Model):
 
     def _call_api(self, messages: Sequence[_Object], **options: Any) -> str:
         reply = read_reply(self.call_raw(messages, **options))
-        calls = [
-            (call.name, call.args if isinstance(call.args, str) else dumps(call.args))
-            for call in reply.tool_calls
-        ]
+        called = [(call.name, call.args) for call in reply.tool_calls]
+        calls = [(name, args if isinstance(args, str) else dumps(args)) for name, args in called]
         texts = (reply.text, resolve_protocol("react_text_v1").write(calls))
         return "\n".join(text for text in texts if text)
 

@@ -25,9 +25,8 @@ class InstalledAgent:
     ``agent_id`` is text safe in file names, by default the agent's name. ``hooks`` is an object or
     mapping with any of ``setup(context)``, ``on_trial_start(task, context)``, ``on_trial_end(task,
     result, payload)``, ``on_trial_error(task, error)`` and ``teardown()``, sync or async.
-
     ``config``: ``max_steps``, the step budget of each run; ``engine_kwargs`` for ``build_engine``,
-    ``state_kwargs`` for ``run``; ``event_name`` of the payload's event; with ``strict`` the first
+    ``state_kwargs`` for ``run``; ``event_name`` of the payload's event; ``strict``: the first
     repair of a payload fails its trial. SnowlCompatError or TypeError for what is no such thing.
     """
 

@@ -33,9 +33,8 @@ class TraceWriter:
     then ``completed``, ``failed``, or ``stopped`` when Ctrl-C or ``cancel`` ended the run.
 
     ``output_dir`` is the run's folder, or with a ``run_id`` the folder of that. One that holds a
-    run is a ValueError unless ``resume`` says that this run goes on: it is written again from its
-    checkpoints. ``metadata`` are further entries of the manifest. With ``strict_validate`` a value
-    that JSON cannot hold ends the trace.
+    run is a ValueError unless ``resume``: then this run is written again from its checkpoints.
+    ``metadata`` joins the manifest; if ``strict_validate``, what JSON cannot hold ends the trace.
     """
 
     def __init__(

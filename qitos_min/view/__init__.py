@@ -20,9 +20,8 @@ __all__ = ["show", "view"]
 def view(runs: Sequence[str], output: str | None = None) -> int:
     """Write the page of runs, print its path, and return the exit code of a command.
 
-    A run is what ``snowl_compat.read_run`` takes. The page of one goes to ``view.html`` beside
-    it unless ``output`` names a file. 1 is a run that cannot be read (the page has the others)
-    or a file that cannot be written, told in one line on standard error.
+    The page goes to ``view.html`` beside the first run unless ``output`` names a file. 1 is a run
+    that cannot be read (the page has the others), or the file cannot be written; a line says so.
     """
     found = [run for run in map(_loaded, runs) if run is not None]
     if output is None:

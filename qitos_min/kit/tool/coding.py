@@ -38,9 +38,8 @@ class CodingToolSet:
     """Tools for the files below ``workspace_root``, and for commands in that folder.
 
     ``shell_timeout`` is in seconds. ``auto_approve=False`` makes tools that change files or run
-    commands ask for approval. ``profile`` is ``full``, or ``editor`` without ``Read``, ``Edit``,
-    whole files and commands. ``include_web`` adds ``HTTPGet`` and ``HTMLExtractText``.
-    NotADirectoryError for no existing folder, ValueError for what there is not.
+    commands ask. ``profile`` is ``full``, or ``editor`` without ``Read``, ``Edit``, whole files and
+    commands. NotADirectoryError for no existing folder, ValueError for what there is not.
     """
 
     name = "coding"

@@ -23,9 +23,8 @@ class _RollbackFailed(Exception):
 class SandboxPublicationTool(BaseTool):
     """Publishes files that its creator chose, for the input that its creator saw.
 
-    ``paths`` are names of regular files directly in the workspace ``env``, a WorkspaceEnv (else
-    TypeError). The call takes no arguments, works only where ``env`` is the environment, and
-    publishes all or none. ``env.artifact_store`` or ``artifact_resolver`` keeps each body.
+    ``paths`` are names of regular files directly in ``env``, a WorkspaceEnv (else TypeError). A
+    call publishes all or none; ``env.artifact_store`` or ``artifact_resolver`` keeps each body.
     """
 
     name = "publish_workspace"

@@ -20,8 +20,7 @@ _GOOD, _BAD, _DIM = "32", "31", "2"
 class ClaudeStyleHook(EngineHook):
     """Prints the task, a line for each step, and how the run ended.
 
-    Colours are for terminals only, and for none when NO_COLOR is set. ValueError for a theme
-    that is not ``research``, ``minimal`` or ``neon``.
+    Colours are for terminals without NO_COLOR; themes are ``research``, ``minimal`` and ``neon``.
     """
 
     output_jsonl: str | os.PathLike[str] | None = None  # Gets every event as a line of JSON.

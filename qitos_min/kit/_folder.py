@@ -78,16 +78,13 @@ def beside(path: Path, data: bytes, like: Path | None = None) -> Iterator[Path]:
 
 
 class Folder:
-    """The file operations of one existing folder; they raise ``FileRefusal`` and OSError.
-
-    A name is relative, or absolute and inside it; ``protect`` keeps ``.git``, ``.env``... away.
-    """
+    """The file operations of one existing folder; they raise ``FileRefusal`` and OSError."""
 
     def __init__(self, root: _Name, *, protect: bool = False) -> None:
         self.root = Path(root).resolve()
         if not self.root.is_dir():
             raise NotADirectoryError(f"workspace root {str(root)!r} is not an existing folder")
-        self._protect = protect
+        self._protect = protect  # Keeps ``.git``, ``.env`` and so on out of reach.
 
     def find(self, name: _Name) -> Path:
         """The real path behind ``name``, which need not exist."""

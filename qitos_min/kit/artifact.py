@@ -25,10 +25,7 @@ class ResolvedArtifact:
 
 
 class FileArtifactStore:
-    """A folder of artifact bodies, which stores, threads and processes may share.
-
-    No body may have more than ``max_artifact_bytes``, a positive int (else ValueError).
-    """
+    """A folder of bodies of up to ``max_artifact_bytes``, which stores and processes may share."""
 
     resolver_key = "file-artifact-store"  # of the references to bodies in such a store
 

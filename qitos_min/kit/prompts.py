@@ -8,16 +8,13 @@ from typing import Any
 
 from ..engine._protocols import resolve_protocol
 
+_Values = Mapping[str, Any] | None
 _DOUBLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _EITHER = re.compile(rf"{_DOUBLE.pattern}|\{{(\w+)\}}")
 
 
 def render_prompt(
-    template: str,
-    values: Mapping[str, Any] | None = None,
-    *,
-    strict: bool = False,
-    enable_single_brace: bool = True,
+    template: str, values: _Values = None, *, strict: bool = False, enable_single_brace: bool = True
 ) -> str:
     """``template`` with values for ``{{name}}`` and, unless that is off, ``{name}``.
 

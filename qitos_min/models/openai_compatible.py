@@ -83,10 +83,7 @@ class OpenAICompatibleModel(Model):
         return "\n".join(text for text in texts if text)
 
     def call_raw(self, messages: Sequence[_Object], **options: Any) -> _Object:
-        """The response to ``messages``; ``options`` such as ``tools`` join the request.
-
-        Raises ModelError when no attempt gives a usable response.
-        """
+        """The response to ``messages`` and ``options`` such as ``tools``, or a ModelError."""
         messages = list(messages)
         if self.system_prompt and not (messages and messages[0].get("role") == "system"):
             messages.insert(0, {"role": "system", "content": self.system_prompt})
@@ -186,7 +183,7 @@ class _NoRedirect(HTTPRedirectHandler):
 def _keyed(key: str | None, url: str) -> tuple[Callable[..., Any], Callable[[str], str]]:
     """A function that sends a request, and one for the start of a text without the key.
 
-    The key lives in their closure only, where no ``vars``, repr, dump, copy or pickle shows it.
+    The key is in their closure only, where no ``vars``, repr, dump, copy or pickle shows it.
     """
     # A proxy cannot reach the caller's own machine.
     local = urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")

@@ -5,11 +5,11 @@ In a text without CR that is looked for or put in, an LF stands for the file's l
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable
 from functools import wraps
+from hashlib import sha256
 from inspect import signature
 from itertools import chain, repeat
 from typing import Any
@@ -62,7 +62,10 @@ def read(files: Any, name: str, offset: int, limit: int, first: int = 0) -> Tool
     lines = lines_of(data)
     more = start + limit < len(lines)
     receipt = {"offset": start, "limit": limit, "total_lines": len(lines), "has_more": more}
-    known = {"sha256": _sha256(data), "selection_receipt": {**receipt, "truncated": more}}
+    known = {
+        "sha256": sha256(data).hexdigest(),
+        "selection_receipt": {**receipt, "truncated": more},
+    }
     shown = enumerate(lines[start : start + limit], start + 1)
     text = "\n".join(f"{number}\t{line}" for number, line in shown)
     return ToolResult(output=text, metadata={"path": name, **known})
@@ -92,7 +95,7 @@ def told(path: str, values: dict[str, Any], operation: str = "", after: bytes = 
     """A success with an output that agents read as QitOS writes it, and what was changed."""
     result = ToolResult(output={"status": "success", "path": path, **values})
     if operation:
-        result.metadata = {"path": path, "sha256": _sha256(after)}
+        result.metadata = {"path": path, "sha256": sha256(after).hexdigest()}
         result.filesystem_changes = [{"path": path, "operation": operation}]
     return result
 
@@ -124,7 +127,7 @@ def edited(
     data: bytes, old: str, new: str, replace_all: bool = False, expected_sha256: str | None = None
 ) -> tuple[bytes, int]:
     """A file with ``new`` for ``old``, and the number of places: one unless ``replace_all``."""
-    same = expected_sha256 is None or expected_sha256.lower() == _sha256(data)
+    same = expected_sha256 is None or expected_sha256.lower() == sha256(data).hexdigest()
     need(same, "stale_file", "the file changed: its SHA-256 is not the expected one")
     need(old != "", "invalid_edit", "old text is empty")
     need(old != new, "invalid_edit", "old and new text are the same")
@@ -142,10 +145,7 @@ def edited(
 
 
 def with_lines(data: bytes, start: int, end: int, new: str) -> tuple[bytes, int]:
-    """The same with ``new`` for the lines ``start`` to ``end``, counted from 1, as one place.
-
-    With ``end`` one below ``start`` it is inserted before ``start``, perhaps behind the last.
-    """
+    """The same with ``new`` for the lines ``start`` to ``end`` from 1, or before ``end + 1``."""
     bom, text = _text_of(data)
     lines = _LINE.findall(text)
     wrong = f"lines {start} to {end} are not in the file, it has {len(lines)}"
@@ -175,7 +175,3 @@ def _with_line_ends(new: str, replaced: str, own: str) -> str:
     """``new`` with the line ends of what it replaces, in order, then the file's own."""
     ends = chain(_LINE_END.findall(replaced), repeat(own))
     return new if "\r" in new else re.sub("\n", lambda _: next(ends), new)
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

@@ -46,14 +46,12 @@ class ClaudeStyleHook(EngineHook):
             parts.append(("no decision", _BAD))
         elif decision.mode != "act":
             more = {"handoff": f"to {decision.target}", "final": decision.final_answer}
-            parts.append(
-                (f"{decision.mode} {self._short(more.get(decision.mode, ''))}".strip(), "")
-            )
-        for index, action in enumerate(
-            decision.actions if decision and decision.mode == "act" else ()
-        ):
-            parts.append((self._short(format_action(action)), ""))
-            parts += map(self._result, record.action_results[index : index + 1])
+            text = f"{decision.mode} {self._short(more.get(decision.mode, ''))}"
+            parts.append((text.strip(), ""))
+        else:
+            for index, action in enumerate(decision.actions):
+                parts.append((self._short(format_action(action)), ""))
+                parts += map(self._result, record.action_results[index : index + 1])
         for verdict in record.critic_outputs:
             if verdict["action"] != "continue":
                 parts.append(("{critic_name}: {action}, {reason}".format_map(verdict), _BAD))

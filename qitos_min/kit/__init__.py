@@ -54,8 +54,7 @@ def compose(
 ) -> Composition:
     """Compose ``agent`` with a private copy of the folder ``workspace`` (else NotADirectoryError).
 
-    Until it is closed, ``agent.config["artifact_resolver"]`` is the artifact store of ``runtime``
-    or a temporary one.
+    Until closed, ``agent.config["artifact_resolver"]`` is a temporary one or that of ``runtime``.
     """
     with Composition() as made:
         runtime = runtime or RuntimeComposition()

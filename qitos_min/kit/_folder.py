@@ -24,7 +24,6 @@ else:
 
 _SECRET = ".aws .azure .docker .env .git-credentials .gnupg .kube .netrc .npmrc .pypirc .ssh"
 _PROTECTED = {*_SECRET.split(), ".git", ".hg", ".svn"}
-
 # Neither is on Windows; O_NONBLOCK keeps a pipe from blocking.
 _CAREFUL = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _Name = str | os.PathLike[str]

@@ -95,8 +95,7 @@ def _kill_tree(process: subprocess.Popen[bytes]) -> None:
 class HostEnv(Env):
     """A folder of this machine, worked on in place by tools; commands are not isolated.
 
-    ``files`` (operations ``file``) keeps names such as ``.git`` and ``.env`` out of reach;
-    ``processes`` are the operations ``process``. NotADirectoryError for no existing folder.
+    ``files`` keeps ``.git``, ``.env``... out of reach. NotADirectoryError for no existing folder.
     """
 
     name = "host_env"

@@ -21,9 +21,9 @@ class _Parser:
                 raise TypeError(f"{type(self).__name__} takes no {name!r}, its labels are fixed")
 
     def parse(self, raw: Any, context: Mapping[str, Any] | None = None) -> Decision:
-        """The decision in a reply: text, or a response of the chat API.
+        """The decision in a reply, text or of the chat API; without one to wait.
 
-        For one without, to wait, with ``parser_feedback`` in its ``meta``; an error in an engine.
+        An engine, whose ``context`` names the protocol, gets the error instead.
         """
         try:
             return resolve_protocol(self.protocol).parse(read_reply(raw)).decision

@@ -48,7 +48,6 @@ class PlanCursor:
     cursor_field: str = "plan_cursor"
 
     def init(self, state: Any, plan: list[str]) -> None:
-        """Begin a plan."""
         setattr(state, self.plan_field, list(plan))
         setattr(state, self.cursor_field, 0)
 
@@ -58,11 +57,9 @@ class PlanCursor:
         return plan[at] if 0 <= at < len(plan) else None
 
     def advance(self, state: Any) -> None:
-        """Go on to the next item."""
         setattr(state, self.cursor_field, getattr(state, self.cursor_field, 0) + 1)
 
     def done(self, state: Any) -> bool:
-        """Whether every item is behind the cursor."""
         return self.current(state) is None
 
 

@@ -16,10 +16,7 @@ _EITHER = re.compile(rf"{_DOUBLE.pattern}|\{{(\w+)\}}")
 def render_prompt(
     template: str, values: _Values = None, *, strict: bool = False, enable_single_brace: bool = True
 ) -> str:
-    """``template`` with values for ``{{name}}`` and, unless that is off, ``{name}``.
-
-    A name without a value stays as it is, or is a ``KeyError`` when ``strict``.
-    """
+    """``template`` with values for ``{{name}}`` and ``{name}``; ``strict``: each needs one."""
     known = values or {}
 
     def fill(match: re.Match[str]) -> str:

@@ -246,11 +246,8 @@ def _retry_after(text: str | None) -> float | None:
     return min(float(found[1]), _MAX_RETRY_AFTER_S) if found else None
 
 
-# Some servers stream unasked: a chat response is put together from their events.
-
-
 def _from_events(data: bytes) -> _Object | None:
-    """The response in the events, None when it breaks off; ValueError for what is not JSON."""
+    """The response that a server streams unasked, None when it breaks off, else ValueError."""
     response: _Object = {}
     choice: _Object = {"index": 0, "finish_reason": None}
     message: _Object = {"role": "assistant"}

@@ -200,9 +200,8 @@ def _rows(value: Any) -> list[Row]:
 def _usage(source: Any, total: int) -> dict[str, int]:
     """Token counts as Snowl has them; QitOS may know only the total."""
     metrics = peek(peek(source, "task_result"), "metrics")
-    told = (
-        to_json_value(peek(metrics, f"{kind}_tokens_total")) for kind in ("prompt", "completion")
-    )
+    names = ("prompt_tokens_total", "completion_tokens_total")
+    told = (to_json_value(peek(metrics, name)) for name in names)
     used, made = (int(n) if type(n) in (int, float) and n >= 0 else 0 for n in told)
     total = max(total, 0) or used + made
     return {"input_tokens": used, "output_tokens": made, "total_tokens": total}

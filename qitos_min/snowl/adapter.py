@@ -32,8 +32,7 @@ class QitOSAdapter:
 
         ``engine`` tells the configuration. A failed run only sets ``stop_reason`` here.
         """
-        fields, _ = tell(result, Config(event_name=event_name), engine=engine)
-        return fill(state, fields)
+        return fill(state, tell(result, Config(event_name=event_name), engine=engine)[0])
 
     def wrap_tools(self, tools: Iterable[Any] | None) -> list[SnowlTool]:
         """A callable for each Snowl tool, which QitOS's registry takes with the tool's schema."""

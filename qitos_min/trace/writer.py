@@ -31,7 +31,6 @@ class TraceWriter:
 
     A finished step is on disk when the next begins. Until the end the manifest says ``running``,
     then ``completed``, ``failed``, or ``stopped`` when Ctrl-C or ``cancel`` ended the run.
-
     ``output_dir`` is the run's folder, or with a ``run_id`` the folder of that. One that holds a
     run is a ValueError unless ``resume``: then this run is written again from its checkpoints.
     ``metadata`` joins the manifest; if ``strict_validate``, what JSON cannot hold ends the trace.

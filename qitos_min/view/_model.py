@@ -50,8 +50,6 @@ class Step(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What is shown of a run."""
-
     name: str  # Its id, or else where it was read from.
     payload: Row  # The extended payload.
     facts: Row  # Label -> value of the head; what is not known is not in it.
@@ -119,9 +117,7 @@ def _failures(source: Row) -> Told:
         yield "{}: {} ({}, step {})".format(*named), words(row.get("traceback") or "")
 
 
-class _Seen(NamedTuple):
-    """What the events of a step say of it."""
-
+class _Seen(NamedTuple):  # What the events of a step say of it.
     record: dict[str, Any]  # What stands for the record of a step that has none.
     times: list[float]
     acted: list[float]  # When its tools began.

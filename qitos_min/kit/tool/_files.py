@@ -145,7 +145,7 @@ def edited(
 
 
 def with_lines(data: bytes, start: int, end: int, new: str) -> tuple[bytes, int]:
-    """The same with ``new`` for the lines ``start`` to ``end`` from 1, or before ``end + 1``."""
+    """The same with ``new`` for the lines ``start`` to ``end``, or inserted if that is one less."""
     bom, text = _text_of(data)
     lines = _LINE.findall(text)
     wrong = f"lines {start} to {end} are not in the file, it has {len(lines)}"

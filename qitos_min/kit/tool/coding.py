@@ -98,9 +98,8 @@ class CodingToolSet:
         """Show a text file, or the names in a folder."""
         if self._files.find(path).is_dir():
             return self._list(path, "entries")
-        lines = lines_of(self._files.read_bytes(path))
-        first, last = (view_range or [1, -1])[0], (view_range or [1, -1])[-1]
-        last = max(len(lines), 1) if last == -1 else last
+        lines, ends = lines_of(self._files.read_bytes(path)), view_range or [1, -1]
+        first, last = ends[0], max(len(lines), 1) if ends[-1] == -1 else ends[-1]
         need(1 <= first <= last, "invalid_read_window", f"no range of lines: {view_range!r}")
         shown = lines[first - 1 : last]
         numbered = [{"line": n, "text": text} for n, text in enumerate(shown, first)]
@@ -142,8 +141,8 @@ class CodingToolSet:
                 hits = ((n, text) for n, text in lines if keyword.casefold() in text.casefold())
                 found += [{"path": name, "line": n, "text": text} for n, text in hits]
         cut = len(found) > _MOST_MATCHES or len(names) == _MOST_LISTED
-        known = {"match_count": len(found), "truncated": cut}
-        return told(path, {"matches": found[:_MOST_MATCHES], **known})
+        known = {"matches": found[:_MOST_MATCHES], "match_count": len(found)}
+        return told(path, {**known, "truncated": cut})
 
     @file_tool("read")
     def read_file(self, filename: _Path) -> ToolResult:

@@ -15,7 +15,8 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from ...core import BaseTool, ToolPermission, ToolResult
 
-_Texts = dict[str, Any] | None
+_Texts = dict[str, str] | None
+_Values = dict[str, Any] | None
 _MOST_BYTES = 2_000_000
 _WEB = re.compile(r"https?://([^/?#\[\]]|\[[0-9a-f:.]+\])", re.IGNORECASE)
 _SILENT = frozenset({"script", "style", "noscript", "template"})
@@ -37,7 +38,7 @@ class HTTPGet(BaseTool):
         self._timeout, self._tries = timeout, 1 + max(max_retries, 0)
         super().__init__()
 
-    def run(self, url: str, params: _Texts = None, headers: _Texts = None) -> ToolResult:
+    def run(self, url: str, params: _Values = None, headers: _Texts = None) -> ToolResult:
         """Get one page, whose address begins with http:// or https://; ``params`` join it."""
         text = f"url must begin with http:// or https://, got {url!r}"
         if not _WEB.match(url):
@@ -89,11 +90,10 @@ def _fetched(request: Request, timeout: float) -> dict[str, Any]:
             data += piece
             if time.monotonic() > end:
                 raise TimeoutError(f"no complete page within {timeout:g} s")
-    content = data[:_MOST_BYTES]
     try:
-        text = content.decode(response.headers.get_content_charset("utf-8"), "replace")
+        text = data[:_MOST_BYTES].decode(response.headers.get_content_charset("utf-8"), "replace")
     except LookupError:
-        text = content.decode("utf-8", "replace")
+        text = data[:_MOST_BYTES].decode("utf-8", "replace")
     kind, cut = response.headers.get_content_type(), len(data) > _MOST_BYTES
     told = {"status": "success", "url": response.url, "status_code": response.status}
     return {**told, "content_type": kind, "content": text, "truncated": cut}

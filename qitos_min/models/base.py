@@ -9,7 +9,7 @@ from typing import Any
 class Model:
     """Base class of models: write ``_call_api``, which gives the text of a reply.
 
-    One with ``call_raw(messages, **options)``, the chat API's response, is called by that.
+    The engine prefers ``call_raw(messages, **options)``, the chat API's response, if it is there.
     """
 
     def __init__(

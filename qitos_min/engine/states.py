@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime, timezone
 from enum import Enum
+from operator import attrgetter
 from typing import Any
 
 from ..core._contract import Record
@@ -132,9 +133,9 @@ class StepRecord(Record):
 
         Decision and actions are dicts already; other values are the record's own.
         """
-        row, decision = {name: getattr(self, name) for name in _ROW}, self.decision
+        row, decision = dict(zip(_ROW, _row_of(self))), self.decision
         if isinstance(decision, Decision):
-            row["decision"] = {name: getattr(decision, name) for name in _DECISION}
+            row["decision"] = dict(zip(_DECISION, _decision_of(decision)))
             rows = row["actions"] = [action_row(action) for action in decision.actions]
             row["decision"]["actions"] = rows
         return row
@@ -143,11 +144,12 @@ class StepRecord(Record):
 _ROW = [f.name for f in fields(StepRecord) if f.name != "phase_events"]
 _DECISION = [f.name for f in fields(Decision)]
 _ACTION = [f.name for f in fields(Action)]
+_row_of, _decision_of, _action_of = (attrgetter(*names) for names in (_ROW, _DECISION, _ACTION))
 
 
 def action_row(action: Action) -> dict[str, Any]:
     """The fields of an action whose values are plain."""
-    row = {name: getattr(action, name) for name in _ACTION}
+    row = dict(zip(_ACTION, _action_of(action)))
     row["kind"] = action.kind.value
     return row
 

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ _TOLD = (
 # The values of a run's records are plain trees already, so nothing is looked for.
 _ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False).encode
 _EVENT = [f.name for f in fields(RuntimeEvent)]
+_event_of = attrgetter(*_EVENT)
 
 
 class _Lines:
@@ -177,7 +179,7 @@ class TraceWriter:
 
     def _write_events(self) -> None:
         waiting, run_id = self._waiting, {"run_id": self.run_id}
-        self._events.add([{**run_id, **{n: getattr(e, n) for n in _EVENT}} for e in waiting])
+        self._events.add([{**run_id, **dict(zip(_EVENT, _event_of(e)))} for e in waiting])
         # Last, so that an interrupt before it loses none of them.
         self._manifest["event_count"] += len(waiting)
         self._waiting = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ._contract import detach_json
 from ._execution import execute
 from ._foreign import described, guarded, traced
-from ._json_schema import Fault, check_value, whole_numbers
+from ._json_schema import Fault, check_value, is_plain_fit, whole_numbers
 from ._threads import settled
 from .action import Action
 from .tool import BaseTool, ToolPermissionSpec, ToolSpec
@@ -91,10 +91,12 @@ def _check_structure(call: Call) -> Fault | None:
         except ValueError as error:
             return Fault("invalid_json_value", f"argument {name!r} holds {error}")
     schema, signature = call.spec.arguments_schema(), call.tool._signature
-    fault = check_value(args, schema)
+    fault, fits = None, is_plain_fit(args, schema)
+    if not fits:
+        fault = check_value(args, schema)
     if fault is None and signature is not None and schema is signature.schema:
         fault = signature.misfit(args)
-    call.args = whole_numbers(args, schema)
+    call.args = args if fits else whole_numbers(args, schema)
     return fault
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime, timezone
 from enum import Enum
+from operator import attrgetter
 from typing import Any
 
 from ..core import Action, ActionExecutionPolicy, Decision
@@ -136,10 +137,10 @@ class StepRecord(Record):
 
     def to_row(self) -> dict[str, Any]:
         """Every field but the events, for writing as JSON: decision and actions as dicts."""
-        row, decision = {name: getattr(self, name) for name in _ROW}, self.decision
+        row, decision = dict(zip(_ROW, _row_of(self))), self.decision
         if isinstance(decision, Decision):
             row["actions"] = [action_row(action) for action in decision.actions]
-            row["decision"] = {name: getattr(decision, name) for name in _DECISION}
+            row["decision"] = dict(zip(_DECISION, _decision_of(decision)))
             row["decision"]["actions"] = row["actions"]
         return row
 
@@ -147,11 +148,12 @@ class StepRecord(Record):
 _ROW = [f.name for f in fields(StepRecord) if f.name != "phase_events"]
 _DECISION = [f.name for f in fields(Decision)]
 _ACTION = [f.name for f in fields(Action)]
+_row_of, _decision_of, _action_of = (attrgetter(*names) for names in (_ROW, _DECISION, _ACTION))
 
 
 def action_row(action: Action) -> dict[str, Any]:
     """The fields of an action whose values are plain."""
-    return {**{name: getattr(action, name) for name in _ACTION}, "kind": action.kind.value}
+    return {**dict(zip(_ACTION, _action_of(action))), "kind": action.kind.value}
 
 
 @dataclass

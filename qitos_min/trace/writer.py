@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ _TOLD = (
 # The values of a run's records are plain trees already, so nothing is looked for.
 _ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False).encode
 _EVENT = [f.name for f in fields(RuntimeEvent)]
+_event_of = attrgetter(*_EVENT)
 
 
 class TraceWriter:
@@ -113,8 +115,7 @@ class TraceWriter:
         self._steps.close()
 
     def _write_events(self) -> None:
-        run_id = {"run_id": self.run_id}
-        rows = [{**run_id, **{n: getattr(e, n) for n in _EVENT}} for e in self._waiting]
+        rows = [{**run_id, **dict(zip(_EVENT, _event_of(e)))} for e in waiting]
         self._write(self._events, rows)
         # Last, so that an interrupt before it loses none of them.
         self._manifest["event_count"] += len(rows)

@@ -115,6 +115,7 @@ class TraceWriter:
         self._steps.close()
 
     def _write_events(self) -> None:
+        run_id = {"run_id": self.run_id}
         rows = [{**run_id, **dict(zip(_EVENT, _event_of(e)))} for e in self._waiting]
         self._write(self._events, rows)
         # Last, so that an interrupt before it loses none of them.

@@ -1,8 +1,7 @@
 """A small QitOS runtime: the standard library and ``snowl_compat.py``, nothing else.
 
-Import paths, names and defaults are QitOS's own: rename the package and an
-agent runs here. Names are looked up when they are asked for, so that
-``qitos_min.snowl`` and ``qitos_min.view`` come without the runtime.
+Import paths, names and defaults are QitOS's own. Names are looked up when they are asked for, so
+that ``qitos_min.snowl`` and ``qitos_min.view`` come without the runtime.
 """
 
 from __future__ import annotations

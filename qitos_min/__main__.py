@@ -1,9 +1,8 @@
 """A run to look at: ``python -m qitos_min [--trace DIR]`` prints its payload.
 
-``python -m qitos_min view RUN`` makes a page of a run that was kept, this one or any
-other; ``python -m qitos_min show RUN`` shows it in a terminal.
-A planner reads a weather log, a critic sends a guess back once, and a writer takes over to
-publish the report, which needs approval. No model, no network.
+``python -m qitos_min view RUN`` makes a page of any run that was kept, and ``show RUN`` shows it
+in a terminal. A planner reads a weather log, a critic sends a guess back once, and a writer
+takes over to publish the report, which needs approval. No model, no network.
 """
 
 from __future__ import annotations
@@ -22,16 +21,12 @@ from .render import ClaudeStyleHook
 from .trace import TraceWriter
 from .view import show, view
 
-__all__ = ["build_engine", "main"]
-
 TASK = "Report how warm it was on average."
 _LOG = {"monday": 18, "tuesday": 21, "wednesday": 24}
 
 
 @dataclass
 class WeatherState(StateSchema):
-    """What planner and writer know of the weather."""
-
     found: dict[str, list[Any]] = field(default_factory=dict)  # What each tool returned.
 
 
@@ -54,8 +49,6 @@ def publish(text: str) -> str:
 
 
 class _WeatherAgent(AgentModule):
-    """What planner and writer share: the state, and how results get into it."""
-
     def init_state(self, task: str, **kwargs: Any) -> WeatherState:
         return WeatherState(task=task, **kwargs)
 
@@ -66,8 +59,6 @@ class _WeatherAgent(AgentModule):
 
 
 class Planner(_WeatherAgent):
-    """Reads and reckons, then hands over."""
-
     name = "planner"
 
     def decide(self, state: WeatherState, observation: Any) -> Decision:
@@ -82,8 +73,6 @@ class Planner(_WeatherAgent):
 
 
 class Writer(_WeatherAgent):
-    """Publishes what the planner found."""
-
     name = "writer"
 
     def decide(self, state: WeatherState, observation: Any) -> Decision:
@@ -103,7 +92,7 @@ def no_guessing(state: WeatherState, decision: Decision, results: list[Any]) -> 
 
 
 def build_engine(**settings: Any) -> Engine:
-    """Return the example's engine, with more ``settings`` of an engine."""
+    """The example's engine, with more ``settings`` of an engine."""
     tools = ToolRegistry().register(read_log).register(average).register(publish)
     planner, agents = Planner(tool_registry=tools), AgentRegistry()
     agents.register(AgentSpec("planner", "reads and reckons", planner))
@@ -131,9 +120,9 @@ def main(argv: list[str] | None = None) -> int:
         if args.output is None and (len(args.runs) > 1 or args.runs == ["-"]):
             viewed.error("several runs, or standard input, need -o FILE")
         return view(args.runs, args.output)
+    hooks = [ClaudeStyleHook()] if sys.stderr.isatty() else []
     try:
         writer = None if args.trace is None else TraceWriter(args.trace)
-        hooks = [ClaudeStyleHook()] if sys.stderr.isatty() else []
         engine = build_engine(trace_writer=writer, render_hooks=hooks)
         text = snowl_compat.export_json(engine.run(TASK), engine=engine, indent=2)
     except ValueError as error:

@@ -12,8 +12,6 @@ from .core._foreign import brief, shortened
 from .engine import EngineHook, RuntimeEvent, StepRecord
 from .kit.planning import format_action
 
-__all__ = ["ClaudeStyleHook"]
-
 _THEMES = {"research": "36", "minimal": "1", "neon": "95"}
 _GOOD, _BAD, _DIM = "32", "31", "2"
 
@@ -22,8 +20,7 @@ _GOOD, _BAD, _DIM = "32", "31", "2"
 class ClaudeStyleHook(EngineHook):
     """Prints the task, a line for each step, and how the run ended.
 
-    Colours are for terminals only, and for none when NO_COLOR is set. ValueError for a theme
-    that is not ``research``, ``minimal`` or ``neon``.
+    Colours are for terminals without NO_COLOR; themes are ``research``, ``minimal`` and ``neon``.
     """
 
     output_jsonl: str | os.PathLike[str] | None = None  # Gets every event as a line of JSON.
@@ -36,19 +33,15 @@ class ClaudeStyleHook(EngineHook):
             raise ValueError(f"unknown theme {self.theme!r}, expected one of {', '.join(_THEMES)}")
 
     def on_run_start(self, task: str, state: Any, engine: Any) -> None:
-        """Print the task."""
         self._print(("task", _THEMES[self.theme]), (self._short(task), ""))
 
     def on_event(self, event: RuntimeEvent, state: Any, record: Any, engine: Any) -> None:
-        """Write the event to the file, if there is one."""
         if self.output_jsonl is not None:
             with open(self.output_jsonl, "a", encoding="utf-8") as file:
                 file.write(dumps(event) + "\n")
 
     def on_step_end(self, record: StepRecord, state: Any, engine: Any) -> None:
-        """Print the step: what was decided, what came of it, what critics said."""
-        decision = record.decision
-        parts = [(f"step {record.step_id}", _THEMES[self.theme])]
+        decision, parts = record.decision, [(f"step {record.step_id}", _THEMES[self.theme])]
         if decision is None:
             parts.append(("no decision", _BAD))
         elif decision.mode != "act":
@@ -65,15 +58,12 @@ class ClaudeStyleHook(EngineHook):
         self._print(*parts)
 
     def on_run_end(self, result: Any, engine: Any) -> None:
-        """Print the answer, or why there is none."""
         spent = f"{result.step_count} steps, {result.runtime_seconds:.1f} s"
-        if result.total_tokens:
-            spent += f", {result.total_tokens} tokens"
+        spent += f", {result.total_tokens} tokens" if result.total_tokens else ""
+        end = ("no answer", _BAD)
         if result.failure is not None:
             end = ("{type}: {message}".format_map(result.failure), _BAD)
-        elif result.final_result is None:
-            end = ("no answer", _BAD)
-        else:
+        elif result.final_result is not None:
             end = (self._short(result.final_result), _GOOD)
         self._print(end, (f"{getattr(result.state, 'stop_reason', None)}, {spent}", _DIM))
 

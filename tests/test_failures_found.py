@@ -467,7 +467,6 @@ def engine_with_much():
 MUCH = {
     "Engine": lambda path: engine_with_much(),
     "EngineResult": lambda path: engine_with_much().run("t"),
-    "EngineSession": lambda path: engine_with_much().session("t"),
     "ToolRegistry": lambda path: long_tools(),
     "MemoryCheckpointStore": lambda path: MemoryCheckpointStore(),
     "FileCheckpointStore": lambda path: FileCheckpointStore(path),
@@ -489,9 +488,7 @@ def test_a_repr_says_what_is_worth_knowing(tmp_path):
     assert repr(engine) == "Engine(agent='agent', tools=2, max_steps=10)"
     assert repr(engine.tool_registry) == "ToolRegistry('add, boom', tools=2)"
     result = session.run()
-    run_id = result.run_id
-    assert repr(session) == f"EngineSession(run_id='{run_id}', steps=1, over=True)"
-    told = f"run_id='{run_id}', steps=1, final_result={{'n': 1}}, failure=None"
+    told = f"run_id='{result.run_id}', steps=1, final_result={{'n': 1}}, failure=None"
     assert repr(result) == f"EngineResult({told})"
     assert repr(engine.run("t")).endswith("final_result=None, failure='ValueError')")
     for kind in (FileCheckpointStore, TraceWriter, FileArtifactStore):

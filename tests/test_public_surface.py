@@ -156,7 +156,7 @@ def test_files_stay_small(path):
 def test_the_package_does_not_grow():
     """A ceiling that only falls; what is asked is 12,000."""
     files = (ROOT / "qitos_min").rglob("*.py")
-    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files) <= 13_433
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files) <= 12_524
 
 
 def test_the_top_level_holds_what_it_should():
@@ -252,7 +252,10 @@ def test_every_public_name_says_what_it_is():
         listed = next(
             (ast.literal_eval(n.value) for n in tree.body
              if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "__all__"
-             and isinstance(n.value, ast.List)), [])
+             and isinstance(n.value, ast.List)), None)
+        if listed is None:  # Then the names without an underscore, of modules without one.
+            names = [] if path.name.startswith("_") else [getattr(n, "name", "_") for n in tree.body]
+            listed = [name for name in names if not name.startswith("_")]
         for node in tree.body:
             if getattr(node, "name", None) in listed and not ast.get_docstring(node):
                 silent.append(f"{module_name(path)}.{node.name}")

@@ -151,10 +151,10 @@ BAD_REACT = {
     "unquoted": ("Action: a(x=Paris)", call("a", NO_LITERAL)),
     "code": ("Action: a(x=__import__('os').getcwd())", call("a", NO_LITERAL)),
     "sum": ("Action: a(x=1+1)", call("a", NO_LITERAL)),
-    "bytes": ("Action: a(x=b'1')", call("a", NO_LITERAL)),
+    "bytes": ("Action: a(x=b'1')", call("a", "a value of type bytes")),
     "f-string": ("Action: a(x=f'{y}')", call("a", NO_LITERAL)),
-    "set": ("Action: a(x={1})", call("a", NO_LITERAL)),
-    "key of another type": ("Action: a(x={1: 2})", call("a", "a key is not text")),
+    "set": ("Action: a(x={1})", call("a", "a value of type set")),
+    "key of another type": ("Action: a(x={1: 2})", call("a", "a key of type int")),
     "open bracket": ("Action: a(x=[1)", call("a", "a bracket is not closed")),
     "open quote": ('Action: a(x="1)', call("a", "a quote is not closed")),
     "second call broken": (

@@ -6,7 +6,7 @@ import pytest
 from model_server import chat
 
 from qitos_min.core.errors import ErrorCategory
-from qitos_min.engine._replies import ModelError, ParseError, read_reply
+from qitos_min.engine._replies import ModelError, ParseError, read_reply, response_of, usage_of
 
 USAGE = {
     "chat": (
@@ -31,9 +31,9 @@ USAGE = {
 
 @pytest.mark.parametrize(("usage", "expected"), USAGE.values(), ids=USAGE)
 def test_usage_is_read_as_counts(usage, expected):
-    reply = read_reply({**chat("x"), "usage": usage})
-    assert tuple(reply.usage.values()) == expected
-    assert list(reply.usage) == ["input_tokens", "output_tokens", "total_tokens"]
+    found = usage_of({**chat("x"), "usage": usage})
+    assert tuple(found.values()) == expected
+    assert list(found) == ["input_tokens", "output_tokens", "total_tokens"]
 
 
 TEXTS = {
@@ -51,7 +51,7 @@ TEXTS = {
 def test_text_is_read_from_every_form_of_reply(value):
     reply = read_reply(value)
     assert (reply.text, reply.tool_calls) == ("x y", ())
-    assert reply.raw == ({"content": value} if isinstance(value, str) else value)
+    assert response_of(value) == ({"content": value} if isinstance(value, str) else value)
 
 
 def test_reply_is_detached_and_strict_json():
@@ -61,15 +61,15 @@ def test_reply_is_detached_and_strict_json():
         "tool_calls": None,
         "n": {"k": [1]},
     }
-    reply = read_reply(message)
+    raw = response_of(message)
     message["n"]["k"].append(2)
-    assert reply.raw == {
+    assert raw == {
         "content": "x",
         "score": None,
         "tool_calls": None,
         "n": {"k": [1]},
     }
-    json.dumps(reply.raw, allow_nan=False)
+    json.dumps(raw, allow_nan=False)
 
 
 def test_tool_call_ids_are_kept_once():

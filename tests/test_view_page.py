@@ -9,7 +9,7 @@ import pytest
 from view_runs import DATA, example, stamp, write_run
 
 from qitos_min.__main__ import main
-from qitos_min.view import _model, _page, _style, _svg, _terminal, _words
+from qitos_min.view import _model, _page, _svg, _terminal
 
 FILES = Path(__file__).resolve().parents[2] / "shared" / "cases" / "files"
 VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -188,7 +188,7 @@ def test_steps_of_an_axis_are_round(tmp_path, length, step):
     [(0, "0 ms"), (0.0004, "0.4 ms"), (0.0123, "12 ms"), (0.9996, "1.0 s"), (3.21, "3.2 s"), (61, "61 s"), (125, "2 min 5 s"), (3600, "60 min")],
 )
 def test_durations_are_said_as_people_say_them(seconds, shown):
-    assert _words.duration(seconds) == shown
+    assert _model.duration(seconds) == shown
 
 
 # Long runs
@@ -258,7 +258,7 @@ def test_every_text_of_a_run_is_shown_as_text(tmp_path, text):
         "tool_permissions": [{"name": text, "description": text, "permissions": {text: True}, "required_ops": [text]}],
     }  # fmt: skip
     page = of_value(tmp_path, run)
-    shown = _words.printable(text)
+    shown = _model.printable(text)
     assert Page(page).text.count(" ".join(shown.split())) >= 25
     assert all(c.isprintable() or c == "\n" for c in page)
     lines = _terminal.terminal(_model.load(str(tmp_path / "run.json")), 60).splitlines()
@@ -317,8 +317,8 @@ def luminance(colour):
 @pytest.mark.parametrize("mode", [0, 1], ids=["light", "dark"])
 @pytest.mark.parametrize("ground", ["paper", "raised"])
 def test_words_have_contrast(mode, ground):
-    for name in set(_style.COLOURS) - {"paper", "raised", "rule"}:
-        low, high = sorted(luminance(_style.COLOURS[name][mode]) for name in (name, ground))
+    for name in set(_page.COLOURS) - {"paper", "raised", "rule"}:
+        low, high = sorted(luminance(_page.COLOURS[name][mode]) for name in (name, ground))
         assert (high + 0.05) / (low + 0.05) >= 4.5, name
 
 

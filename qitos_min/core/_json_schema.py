@@ -34,6 +34,9 @@ _TYPE, _VALUE = "invalid_argument_type", "invalid_argument_value"
 _NUMBERS = (int, float)
 _TYPES: dict[Any, Any] = {"string": str, "integer": int, "number": _NUMBERS, "boolean": bool}
 _TYPES |= {"null": type(None), "array": list, "object": dict}
+_EXACT = {str: "string", int: "integer", bool: "boolean"}
+_RECORD = {"type", "properties", "required"}
+_SAYING = {"type", "description", "default", "title"}  # Keywords that forbid nothing more.
 # keyword: types it speaks about, whether a value keeps to it, its words
 _LIMITS: dict[str, tuple[Any, Callable[[Any, Any], Any], str]] = {
     "minimum": (_NUMBERS, lambda value, limit: value >= limit, "be at least {}"),
@@ -54,6 +57,22 @@ def check_value(value: Any, schema: Any, path: str = "") -> Fault | None:
     Of an object that lists its properties others are faults without ``additionalProperties``.
     """
     return next(_faults(value, schema, path), None)
+
+
+def is_plain_fit(value: dict[str, Any], schema: dict[str, Any]) -> bool:
+    """Whether a value needs no further look: its parts are exactly of the types asked for.
+
+    That is what nearly all arguments are. False says nothing.
+    """
+    if not isinstance(schema, dict) or not schema.keys() <= _RECORD:
+        return False
+    parts, needed = schema.get("properties", {}), schema.get("required", ())
+    fits = schema.get("type") == "object" and all(name in value for name in needed)
+    for name, item in value.items():
+        part = parts.get(name, False)
+        asked = part.get("type") if isinstance(part, dict) and part.keys() <= _SAYING else part
+        fits = fits and asked == _EXACT.get(type(item))
+    return fits
 
 
 def _faults(value: Any, schema: Any, path: str) -> Iterator[Fault]:

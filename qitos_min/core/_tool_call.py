@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ._contract import detach_json
 from ._foreign import CUT_MARK, both_ends, described, guarded, joined, traced, within
 from ._json import to_json_value
-from ._json_schema import Fault, check_value
+from ._json_schema import Fault, check_value, is_plain_fit
 from ._threads import LAST_GRACE, LeftBehind, RunThreads, settled
 from .action import Action
 from .artifact import ArtifactRef
@@ -92,7 +92,8 @@ def _check_structure(call: Call) -> Fault | None:
         except ValueError as error:
             return Fault("invalid_json_value", f"argument {name!r} holds {error}")
     schema, signature = call.spec.arguments_schema(), call.tool._signature
-    fault, call.args = check_value(args, schema), args
+    fault = None if is_plain_fit(args, schema) else check_value(args, schema)
+    call.args = args
     if fault is None and signature is not None and schema is signature.schema:
         return signature.misfit(args)
     return fault

@@ -1,9 +1,7 @@
 """Running agents."""
 
 from .cancellation import CancelMode, CancelToken
-from .critic import Critic
-from .critic_decorator import critic
-from .critic_result import CriticResult
+from .critic import Critic, CriticResult, critic
 from .engine import Engine, EngineResult, StepSummary
 from .hooks import EngineHook, HookContext, ToolHookContext
 from .states import ContextConfig, CriticTrace, EngineConfig, HandoffTrace

@@ -9,14 +9,10 @@ from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass, replace
 from typing import Any
 
+from ..core import Action, Decision, HistoryMessage, StopReason, Task
 from ..core._foreign import outcome
 from ..core._typed import like
-from ..core.action import Action
-from ..core.decision import Decision
-from ..core.errors import StopReason
-from ..core.history import HistoryMessage
 from ..core.state import StateMigrationError, StateSchema, restored_state
-from ..core.task import Task
 from ._plain import plain
 from ._run import Run
 from .states import RuntimeEvent, RuntimePhase, StepRecord
@@ -36,7 +32,6 @@ class Checkpoints:
         self._messages: tuple[Any, int] = (run.messages, len(run.messages))
 
     def begin(self, run: Run) -> None:
-        """Save what a run begins with."""
         task = run.task.to_dict() if isinstance(run.task, Task) else run.task
         entry = {"format": _FORMAT, "task": task, "state": _spelled(run.state)}
         self._store.append(run.run_id, entry)
@@ -45,41 +40,29 @@ class Checkpoints:
         """Save a finished step and where the run stands after it."""
         held, count = self._messages
         same = held is run.messages
-        entry = {
-            "record": record.to_row(),
-            "events": [event.to_dict() for event in run.events[self._events :]],
-            "state": _spelled(run.state),
-            "messages": [m.to_dict() for m in run.messages[count if same else 0 :]],
-            "messages_go_on": same,
-            "agent": run.seat.name,
-            "last_step": run.seat.last_step,
-            "total_tokens": run.total_tokens,
-            "elapsed": run.elapsed(),
-            "stop_reason": run.stop_reason,
-            **{name: getattr(run, name) for name in _STANDING},
-        }
+        new = run.messages[count if same else 0 :]
+        entry: dict[str, Any] = {"record": record.to_row()}
+        entry["events"] = [event.to_dict() for event in run.events[self._events :]]
+        entry |= {"state": _spelled(run.state), "messages": [message.to_dict() for message in new]}
+        entry |= {"messages_go_on": same, "agent": run.seat.name, "last_step": run.seat.last_step}
+        entry |= {"total_tokens": run.total_tokens, "elapsed": run.elapsed()}
+        entry |= {name: getattr(run, name) for name in ("stop_reason", *_STANDING)}
         self._store.append(run.run_id, entry)
         self._events = len(run.events)
         self._messages = (run.messages, len(run.messages))
 
 
 def restore(engine: Any, run_id: str, state_kwargs: dict[str, Any]) -> Run:
-    """Return a run that stands where its last saved step ended.
-
-    Raises ``KeyError`` for an unknown run and ``StateMigrationError`` for one
-    that this code cannot read.
-    """
+    """Return a run that stands where its last saved step ended, or raise as ``resume`` does."""
     entries = engine.checkpoint_store.load(run_id)
     if not entries:
         raise StateMigrationError(f"run {run_id!r} ended before its beginning was saved")
     head, *steps = entries
-    if head.get("format") != _FORMAT:
-        raise StateMigrationError(
-            f"unknown checkpoint format {head.get('format')!r}; known: {_FORMAT}"
-        )
+    if (found := head.get("format")) != _FORMAT:
+        raise StateMigrationError(f"unknown checkpoint format {found!r}; known: {_FORMAT}")
     task = Task.from_dict(head["task"]) if isinstance(head["task"], dict) else head["task"]
     last = entries[-1]
-    seat = engine.entry_seat()
+    seat = engine.seat_of()
     if steps and last["agent"] != seat.name:
         spec = engine.agent_registry.get(last["agent"]) if engine.agent_registry else None
         if spec is None:
@@ -105,12 +88,11 @@ def restore(engine: Any, run_id: str, state_kwargs: dict[str, Any]) -> Run:
 def _replay(run: Run, step: dict[str, Any]) -> None:
     """Put one saved step back into the run's records."""
     record = StepRecord(**step["record"])
-    if record.decision is not None:
-        record.decision = _decision(record.decision)
+    if (row := record.decision) is not None:
+        actions = [Action.from_dict(action) for action in row["actions"]]
+        record.decision = Decision(**{**row, "actions": actions})
         record.actions = record.decision.actions
-    events = [
-        RuntimeEvent(**{**event, "phase": RuntimePhase(event["phase"])}) for event in step["events"]
-    ]
+    events = [RuntimeEvent(**{**e, "phase": RuntimePhase(e["phase"])}) for e in step["events"]]
     run.events += events
     record.phase_events = [e for e in events if e.phase is not RuntimePhase.INIT]
     run.records.append(record)
@@ -119,48 +101,29 @@ def _replay(run: Run, step: dict[str, Any]) -> None:
     run.messages += [HistoryMessage(**message) for message in step["messages"]]
 
 
-def _decision(row: dict[str, Any]) -> Decision:
-    actions = [Action.from_dict(action) for action in row["actions"]]
-    return Decision(**{**row, "actions": actions})
-
-
 def _state(fresh: Any, saved: dict[str, Any]) -> Any:
-    """The saved state in the class of a fresh one, in the types of its annotations.
-
-    What could not be saved - locks, clients - and what is no field come from the fresh
-    state.
-    """
+    """The saved state, in a fresh one's class and types; what was not saved is the fresh one's."""
     kind = type(fresh)
     if not is_dataclass(fresh):
         raise StateMigrationError(f"a state of type {kind.__name__} cannot be restored")
-    own = {f.name: f for f in fields(fresh)}
-    values = {n: _unspelled(saved[n]) for n in own if n in saved and not _is_lost(saved[n])}
+    own = {f.name: f.default is f.default_factory is MISSING for f in fields(fresh)}
+    lost = [n for n in own if isinstance(saved.get(n), dict) and "$unserializable" in saved[n]]
+    values = {n: _unspelled(saved[n]) for n in own if n in saved and n not in lost}
     held = {n: getattr(fresh, n, None) for n in own} | getattr(fresh, "__dict__", {})
     kept = {n: v for n, v in held.items() if n not in values}
-    needed = {
-        n: v
-        for n, v in kept.items()
-        if n in own and own[n].default is own[n].default_factory is MISSING
-    }
+    given = {n: v for n, v in kept.items() if own.get(n)} | values
     if isinstance(fresh, StateSchema):
-        state = kind.from_dict({**needed, **values}, strict=False)
+        state = kind.from_dict(given, strict=False)
     else:
-        state = restored_state(kind, {**needed, **values})
+        state = restored_state(kind, given)
     restored = {name: like(getattr(state, name), held[name]) for name in values}
     for name, value in {**kept, **restored}.items():
         object.__setattr__(state, name, value)
     return state
 
 
-def _is_lost(value: Any) -> bool:
-    return isinstance(value, dict) and "$unserializable" in value
-
-
 def _spelled(value: Any, above: tuple[int, ...] = ()) -> Any:
-    """A value with words for the numbers that JSON has none for.
-
-    In sets, as in what is deep or holds itself, they stay, and are saved as null.
-    """
+    """A value with words for numbers JSON lacks; in sets, in circles and deep down they stay."""
     if isinstance(value, float) and not math.isfinite(value):
         return {"$float": repr(float(value))}
     if id(value) in above or len(above) > 50:

@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..core import Action, HistoryMessage
 from ..core._foreign import joined
 from ..core._json import dumps
-from ..core.action import Action
-from ..core.history import HistoryMessage
 
+Write = Callable[[list[tuple[str, str]]], str] | None
 _NO_RESULT = "(no result: the call did not finish)"
 _NO_ANSWER = "(no answer)"
 _NOT_IN_NAMES = re.compile("[^a-zA-Z0-9_-]")
@@ -39,21 +39,14 @@ def calls_of(message: HistoryMessage) -> list[tuple[str, str]]:
 
 
 def conversation(
-    messages: Iterable[HistoryMessage],
-    *,
-    task: str,
-    system: str,
-    view: str,
-    write: Callable[[list[tuple[str, str]]], str] | None,
+    messages: Iterable[HistoryMessage], *, task: str, system: str, view: str, write: Write
 ) -> list[dict[str, Any]]:
     """The messages of a request, from the recorded ones and ``view``, which is to be answered.
 
     ``write`` turns calls into text; None sends calls and results in the chat API's own form.
     """
     turns, systems, begun = _Turns(), [system], None
-    exchanges: list[tuple[HistoryMessage, list[HistoryMessage]]] = [
-        (HistoryMessage("user", ""), [])
-    ]
+    exchanges: list[tuple[HistoryMessage, list[Any]]] = [(HistoryMessage("user", ""), [])]
     for message in messages:
         if message.role == "tool":
             exchanges[-1][1].append(message)
@@ -84,9 +77,8 @@ def conversation(
             name = result.metadata.get("name", "tool")
             turns.user(f"Result of {name}: {joined(result.content)}")
     turns.see(view, f"Task: {begun or task}", begun in (None, task))
-    system = "\n\n".join(filter(None, systems))
-    head = [{"role": "system", "content": system}] if system else []
-    return head + turns.sent
+    told = "\n\n".join(filter(None, systems))
+    return ([{"role": "system", "content": told}] if told else []) + turns.sent
 
 
 class _Turns:
@@ -101,14 +93,12 @@ class _Turns:
         return self.sent[-1]["role"] if self.sent else None
 
     def user(self, text: str) -> None:
-        if not text.strip():
-            return
-        if self.last == "user":
+        if self.last == "user" and text.strip():
             self.sent[-1]["content"] += f"\n\n{text}"
-            return
-        if self.last == "tool":
-            self.sent.append({"role": "assistant", "content": _NO_ANSWER})
-        self.sent.append({"role": "user", "content": text})
+        elif text.strip():
+            if self.last == "tool":
+                self.sent.append({"role": "assistant", "content": _NO_ANSWER})
+            self.sent.append({"role": "user", "content": text})
 
     def see(self, view: str, opening: str, same_run: bool) -> None:
         """Add what the model is to answer, so that its turn comes next."""
@@ -129,18 +119,14 @@ class _Turns:
         content = text if text.strip() else None
         self.sent.append({"role": "assistant", "content": content, "tool_calls": made})
         for call, result in zip(calls, results):
-            own = self._fresh(call["id"])
+            own, number = call["id"], len(self._ids)
+            # No call before may have it; the strictest servers want 9 such signs.
+            while not own or own in self._ids:
+                own, number = f"call{number:05d}", number + 1
+            self._ids.add(own)
             made.append({**call, "id": own})
             told = {"role": "tool", "content": joined(result.content), "tool_call_id": own}
             self.sent.append(told)
-
-    def _fresh(self, call_id: str) -> str:
-        """An id that no call before has; the strictest servers want 9 such signs."""
-        number = len(self._ids)
-        while not call_id or call_id in self._ids:
-            call_id, number = f"call{number:05d}", number + 1
-        self._ids.add(call_id)
-        return call_id
 
 
 def _completed(calls: list[dict[str, Any]], results: list[HistoryMessage]) -> list[HistoryMessage]:

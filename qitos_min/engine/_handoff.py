@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core import AgentSpec, ContextStrategy, HistoryMessage, ToolResult
 from ..core._foreign import shortened
-from ..core.agent_spec import AgentSpec, ContextStrategy
-from ..core.history import HistoryMessage
 from ..core.tool import BaseTool, ToolSpec
-from ..core.tool_result import ToolResult
 from ._conversation import calls_of
 from ._plain import plain
 
 _SUMMARY_ROUNDS, _SUMMARY_CHARS = 3, 200
+_Context = dict[str, Any] | None
 
 
 def filtered(
@@ -35,10 +34,8 @@ def last_rounds(messages: list[HistoryMessage], most: int | None) -> list[Histor
     return [message for one in rounds_of(messages, most) for message in one]
 
 
-def rounds_of(
-    messages: list[HistoryMessage], most: int | None = None
-) -> list[list[HistoryMessage]]:
-    """Return the last rounds: a step each, or what was decided and its results."""
+def rounds_of(messages: list[HistoryMessage], most: int | None = None) -> list[Any]:
+    """Return the last rounds, lists of messages: a step each, or a decision and its results."""
     rounds: list[list[HistoryMessage]] = []
     end = len(messages)
     # From the end, so that a long conversation costs no more than what is asked for.
@@ -68,10 +65,7 @@ def _summary(messages: list[HistoryMessage]) -> HistoryMessage:
 
 
 def handed_over(state: Any, spec: AgentSpec, task: str) -> Any:
-    """Return the state that the next agent begins with: the same, or as its spec adapts it.
-
-    Where the spec names the only fields to share, the agent's own state begins with these.
-    """
+    """The state the next agent begins with: the same, as adapted, or its own and what is shared."""
     context = spec.context
     if spec.state_adapter is not None:
         adapted = spec.state_adapter.adapt(state)
@@ -96,9 +90,7 @@ class TransferTool(BaseTool):
         super().__init__(ToolSpec(spec.handoff_tool_name, text))
         self._target = spec.name
 
-    def execute(
-        self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
-    ) -> ToolResult:
+    def execute(self, args: dict[str, Any], runtime_context: _Context = None) -> ToolResult:
         """Ask the run for the handoff; a second one in a step is refused."""
         refused = (runtime_context or {})["request_handoff"](self._target)
         if refused is None:

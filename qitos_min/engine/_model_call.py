@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core import Decision, ErrorCategory, HistoryMessage, ToolSpec
 from ..core._json import dumps
-from ..core.decision import Decision
-from ..core.errors import ErrorCategory
-from ..core.history import HistoryMessage
-from ..core.tool import ToolSpec
 from ._conversation import conversation
 from ._handoff import last_rounds, rounds_of
 from ._plain import plain
 from ._protocols import Parsed, give_types
-from ._replies import (
-    CutReplyError,
-    EmptyReplyError,
-    ModelError,
-    ModelReply,
-    ParseError,
-    reply_in,
-    response_of,
-    usage_of,
-)
+from ._replies import CutReplyError, EmptyReplyError, ModelError, ModelReply, ParseError
+from ._replies import reply_in, response_of, usage_of
 from ._run import Run
 from .hooks import taken
 from .states import RuntimePhase
@@ -31,9 +20,8 @@ from .states import RuntimePhase
 def decide_with_model(run: Run) -> tuple[Decision, str]:
     """Ask the model of the agent at work what to do; what it said is told too.
 
-    A reply that cannot be parsed or is not whole is fed back once with the reason;
-    what is wrong then is raised as ``ParseError`` or ``ModelError``. No model, or one
-    that answers twice with nothing, is a ``ModelError``.
+    A reply that cannot be parsed or is not whole is fed back once with the reason; what is
+    wrong then is raised as ``ParseError`` or ``ModelError``, as is no model or no answer twice.
     """
     seat = run.seat
     if seat.llm is None:
@@ -87,38 +75,33 @@ def _call(run: Run, messages: list[dict[str, Any]], tools: Any) -> ModelReply:
 
 def _parsed(run: Run, reply: ModelReply) -> Parsed:
     """What a reply decides; a reply that was cut decides only what it had finished."""
+    parser, protocol = run.engine.parser, run.seat.protocol
     try:
-        parsed = _read(run, reply)
-    except ParseError:
+        if parser is None or reply.tool_calls:
+            called = any(message.metadata.get("native") for message in run.messages)
+            parsed = protocol.parse(reply, called=called)
+        else:
+            run.record.parser_selected = type(parser).__name__
+            parse = getattr(parser, "parse", parser)
+            context = {"protocol": protocol.id, "step": run.step_id}
+            options = {"context": context} if taken(parse, ["context"]) else {}
+            parsed = Parsed(parse(reply.text, **options), reply.text, False)
+    except (ParseError, ValueError) as error:
         if reply.cut:
             raise CutReplyError(reply.cut) from None
-        raise
+        if isinstance(error, ParseError):
+            raise
+        raise ParseError(str(error)) from error
     if reply.cut and not parsed.more:
         raise CutReplyError(reply.cut)
     return parsed
-
-
-def _read(run: Run, reply: ModelReply) -> Parsed:
-    parser, protocol = run.engine.parser, run.seat.protocol
-    if parser is None or reply.tool_calls:
-        called = any(message.metadata.get("native") for message in run.messages)
-        return protocol.parse(reply, called=called)
-    run.record.parser_selected = type(parser).__name__
-    parse = getattr(parser, "parse", parser)
-    context = {"protocol": protocol.id, "step": run.step_id}
-    options = {"context": context} if taken(parse, ["context"]) else {}
-    try:
-        return Parsed(parse(reply.text, **options), reply.text, False)
-    except ValueError as error:
-        raise ParseError(str(error)) from error
 
 
 def _messages(run: Run, specs: list[ToolSpec], write: Any) -> list[dict[str, Any]]:
     """System prompt with the tools, the conversation, and what is to be seen now."""
     seat = run.seat
     base = run.modified_prompt
-    if base is None:
-        base = seat.agent.build_system_prompt(run.state) or ""
+    base = seat.agent.build_system_prompt(run.state) or "" if base is None else base
     prepared = seat.agent.prepare(run.state)
     parts = [prepared if isinstance(prepared, str) else dumps(prepared)]
     if run.observation["env"]["enabled"]:

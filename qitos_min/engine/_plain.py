@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import marshal
 from dataclasses import fields, is_dataclass
+from itertools import zip_longest
 from typing import Any
 
 from ..core._contract import strict_copy
@@ -13,10 +14,7 @@ _LEVELS = 60  # Whatever a value stands in, the whole is no deeper than JSON may
 
 
 def exact(value: Any) -> Any:
-    """A new tree of a value that is JSON already; a ValueError for any other.
-
-    Exactly what ``to_json_value`` makes of such a value, at a fraction of its price.
-    """
+    """A new tree of what is JSON already, at a fraction of the price; else a ValueError."""
     return strict_copy(value, True, _LEVELS)
 
 
@@ -33,39 +31,22 @@ class StateView:
 
     def __init__(self) -> None:
         self._kind: type | None = None
-        self._names: tuple[str, ...] = ()
-        self._keys: dict[str, bytes] = {}
-        """By field, the bytes of the list or dict that the view was made of."""
+        self._names: list[str] = []
+        self._keys: list[bytes] = []  # What the parts of the view were made of.
         self._view: dict[str, Any] = {}
 
     def of(self, state: Any) -> Any:
         """The plain values of a state: those of before where they are the same."""
-        kind = type(state)
-        if kind is not self._kind:
-            self._kind, self._keys, self._view = kind, {}, {}
-            found = fields(state) if is_dataclass(state) else ()
-            self._names = tuple(field.name for field in found)
-        if not self._names:
-            return plain(state)
+        if type(state) is not self._kind:
+            self._kind, self._keys, self._view = type(state), [], {}
+            self._names = [f.name for f in fields(state)] if is_dataclass(state) else []
         try:
-            changes = self._changes(state)
+            # Bytes tell 1 from True and from 1.0, which == does not.
+            keys = [marshal.dumps(getattr(state, name), 2) for name in self._names]
+            if keys != self._keys:
+                held = zip_longest(self._names, keys, self._keys)
+                changes = {n: exact(getattr(state, n)) for n, key, old in held if key != old}
+                self._keys, self._view = keys, {**self._view, **changes}
         except (ValueError, AttributeError, RuntimeError):
-            self._kind = None  # The keys may be of another moment than the view.
             return to_json_value(state)
-        if changes:
-            self._view = {**self._view, **changes}
-        return self._view
-
-    def _changes(self, state: Any) -> dict[str, Any]:
-        changes = {}
-        for name in self._names:
-            value, held = getattr(state, name), self._view.get(name, self)
-            if type(value) in (dict, list):
-                # Bytes tell 1 from True and from 1.0, which == does not.
-                key = marshal.dumps(value, 2)
-                if self._keys.get(name) != key:
-                    changes[name], self._keys[name] = exact(value), key
-            elif value is not held:
-                changes[name] = exact(value)
-                self._keys.pop(name, None)
-        return changes
+        return self._view if self._names else plain(state)

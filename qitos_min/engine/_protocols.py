@@ -7,20 +7,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from html import unescape
 from itertools import islice
 from typing import Any, NamedTuple
 
+from ..core import Action, Decision, ToolSpec
 from ..core._json import dumps
-from ..core.action import Action
-from ..core.decision import Decision
-from ..core.tool import ToolSpec
 from ._plain import plain
-from ._replies import ModelReply, ParseError, ToolCall
-from ._text_calls import DECODER, FENCED, OBSERVATION, after, args_of, json_action, read_react
+from ._replies import ModelReply, ParseError, first_of
+from ._text_calls import (
+    BLANK,
+    DECODER,
+    FENCED,
+    OBSERVATION,
+    after,
+    args_of,
+    json_action,
+    read_react,
+)
 
-_DEFAULT = "react_text_v1"
 _MAX_OBJECTS = 100
 _ANSWER_KEYS = ("final_answer", "final", "answer")
 _DECISION_KEYS = ("mode", "actions", "action", *_ANSWER_KEYS)
@@ -58,7 +65,6 @@ _THINKING = re.compile(
 # Templates that open the reasoning themselves leave only its end in the reply; in
 # quotes it is a word that the answer speaks of.
 _LONE_END = re.compile(r"(?<![`\"'])(?:</think(?:ing)?>|\[/THINK\])(?![`\"'])", re.IGNORECASE)
-_AFTER_CALL = re.compile(r"[`*.\s]*")
 # A decision object that is broken, by its first key or by its mode on a line of its own.
 _DECISION_OBJECT = re.compile(
     r"""\A(?:```\w*\s*)?\{\s*["']?(?:mode|actions|final_answer)["']?\s*:"""
@@ -67,29 +73,24 @@ _DECISION_OBJECT = re.compile(
     re.MULTILINE,
 )
 _DECISION_KEY = re.compile(
-    r"""["'](?:mode|actions?|final_answer)["']\s*:|<decision\b"""
+    r"""["'](?:mode|actions?|final_answer)["']\s*:|<(?:decision|action)\b"""
     r"|^[>#*_ \t-]*(?:action|final[ ]answer)[ \t\d*_]*:",
     re.IGNORECASE | re.MULTILINE,
 )
-_XML_DECISION = re.compile(
-    r"<decision\b(?P<head>[^>]*?)(?:/>|>(?P<body>.*?)</decision>)", re.DOTALL
+_ELEMENT = re.compile(
+    r"<(decision|action|arg|agent|think|thought|rationale|final_answer|final|answer)\b"
+    r"([^>]*?)(?:/>|>(.*?)</\1>)",
+    re.DOTALL,
 )
-_XML_ACTION = re.compile(
-    r"""<action\s+name\s*=\s*["']([^"']+)["']\s*(?:/>|>(.*?)</action>)""", re.DOTALL
-)
-_XML_CALL = re.compile(r"<action>\s*(\w[^<]*?)\s*</action>")
-_XML_PART = re.compile(rf"<(?:action|{'|'.join(_ANSWER_KEYS)})[\s>]")
-_XML_ARG = re.compile(r"""<arg\s+name\s*=\s*["']([^"']+)["']\s*>(.*?)</arg>""", re.DOTALL)
+_ATTRIBUTE = re.compile(r"""\b(?:name|mode)\s*=\s*["']([^"']+)["']""")
 
 
 class Parsed(NamedTuple):
     """A reply that was read."""
 
     decision: Decision
-    said: str
-    """What of its text belongs in the conversation: no reasoning, nothing made up."""
-    more: bool
-    """Whether text followed the decision, so that a cut behind it cost nothing."""
+    said: str  # What of its text belongs in the conversation: no reasoning, nothing made up.
+    more: bool  # Whether text followed the decision, so that a cut behind it cost nothing.
 
 
 @dataclass(frozen=True)
@@ -97,12 +98,9 @@ class Protocol:
     """One agreement with a model: how it is told its tools, how it decides."""
 
     id: str
-    form: str | None
-    """The form of an answer, for the prompt; None when tools are passed natively."""
-    read: Callable[[str], tuple[Decision, int]]
-    """Turns the text of a reply without tool calls into a decision; where it ends."""
-    write: Callable[[list[tuple[str, str]]], str]
-    """Turns calls, as names and JSON arguments, into the text of a reply."""
+    form: str | None  # Of an answer, for the prompt; None when tools are passed natively.
+    read: Callable[[str], tuple[Decision, int]]  # A reply without calls: decision, where it ends.
+    write: Callable[[list[tuple[str, str]]], str]  # Calls, as names and JSON arguments, as text.
 
     def system_prompt(self, base: str, tools: Iterable[ToolSpec]) -> str:
         """``base`` with the tools and the form of an answer, where they are text."""
@@ -113,24 +111,18 @@ class Protocol:
             for spec in tools
         ]
         listed = "\n".join(["Tools:", *lines]) if lines else "There are no tools."
-        return "\n\n".join(part for part in (base, listed, self.form) if part)
+        return "\n\n".join(filter(None, (base, listed, self.form)))
 
     def tools_argument(self, tools: Iterable[ToolSpec]) -> list[dict[str, Any]] | None:
-        """The ``tools=`` of a chat request; None without tools or native calls.
-
-        A dot, which the chat API refuses in a name, is sent as ``__dot__``.
-        """
+        """The ``tools=`` of a chat request, or None; for a dot in a name ``__dot__`` is sent."""
         if self.form is not None:
             return None
-        entries = [
-            {
-                "name": spec.name.replace(".", "__dot__"),
-                "description": spec.description,
-                "parameters": plain(_schema(spec)),
-            }
-            for spec in tools
-        ]
-        return [{"type": "function", "function": entry} for entry in entries] or None
+        entries = []
+        for spec in tools:
+            own = {"name": spec.name.replace(".", "__dot__"), "description": spec.description}
+            own["parameters"] = plain(_schema(spec))
+            entries.append({"type": "function", "function": own})
+        return entries or None
 
     def parse(self, reply: ModelReply, *, called: bool = False) -> Parsed:
         """The decision in ``reply``; native tool calls win over its text.
@@ -142,7 +134,11 @@ class Protocol:
         if reply.tool_calls:
             made_up = OBSERVATION.search(text)
             said = text[: made_up.start()].strip() if made_up else text
-            actions = [_native_action(call) for call in reply.tool_calls]
+            names = [call.name.replace("__dot__", ".") for call in reply.tool_calls]
+            actions = [
+                Action(name, args_of(name, call.args), action_id=call.id)
+                for name, call in zip(names, reply.tool_calls)
+            ]
             return Parsed(Decision.act(actions, rationale=said or None), said, False)
         if not text:
             raise ParseError("the reply holds only thinking, expected a decision")
@@ -152,21 +148,18 @@ class Protocol:
             if not called or _DECISION_KEY.search(text):
                 raise
             return Parsed(Decision.final(text), text, False)
-        end = after(_AFTER_CALL, text, end)
+        end = after(BLANK, text, end)
         return Parsed(decision, text[:end].strip(), end < len(text))
 
 
 def resolve_protocol(name: str | None, llm: object = None) -> Protocol:
-    """The protocol called ``name``; without a name the one ``llm.protocol`` names.
-
-    Without either it is ``react_text_v1``. Raises ValueError for an unknown name.
-    """
+    """The protocol of a name, else the one ``llm.protocol`` names, else ``react_text_v1``."""
     own = getattr(llm, "protocol", None)
-    wanted = name if name is not None else own if isinstance(own, str) else _DEFAULT
+    wanted = name if name is not None else own if isinstance(own, str) else "react_text_v1"
     if not isinstance(wanted, str) or wanted not in _PROTOCOLS:
-        known = ", ".join(f"{key} ({what})" for key, (_, what) in sorted(_PROTOCOLS.items()))
+        known = ", ".join(f"{key} ({_ABOUT[key]})" for key in sorted(_PROTOCOLS))
         raise ValueError(f"unknown protocol {wanted!r}, expected one of {known}")
-    return _PROTOCOLS[wanted][0]
+    return _PROTOCOLS[wanted]
 
 
 def _without_thinking(text: str) -> str:
@@ -182,11 +175,6 @@ def _without_thinking(text: str) -> str:
 def _schema(spec: ToolSpec) -> dict[str, Any]:
     """The JSON schema of a tool's arguments; the chat API wants its properties."""
     return {"type": "object", "properties": {}, **spec.arguments_schema()}
-
-
-def _native_action(call: ToolCall) -> Action:
-    name = call.name.replace("__dot__", ".")
-    return Action(name, args_of(name, call.args), action_id=call.id)
 
 
 def _read_native(text: str) -> tuple[Decision, int]:
@@ -227,9 +215,7 @@ def _read_json(text: str) -> tuple[Decision, int]:
 
 
 def _json_decision(value: dict[str, Any]) -> Decision:
-    given = value.get("mode")
-    answers = (value.get(key) for key in _ANSWER_KEYS)
-    answer = next((a for a in answers if a is not None), None)
+    given, answer = value.get("mode"), first_of(value, *_ANSWER_KEYS)
     if given is None:
         given = "act" if answer is None else "final"
     mode = given.strip().lower() if isinstance(given, str) else None
@@ -238,7 +224,13 @@ def _json_decision(value: dict[str, Any]) -> Decision:
     thoughts = (value.get("rationale"), value.get("thought"))
     why = next((t for t in thoughts if isinstance(t, str) and t.strip()), None)
     if mode == "act":
-        return Decision.act(_json_actions(value), rationale=why)
+        items = value.get("actions") or value.get("action")
+        items = value if isinstance(items, str) else items
+        items = [items] if isinstance(items, dict) else items
+        if not isinstance(items, list) or not items:
+            raise ParseError("mode 'act' needs 'actions', a list with at least one action")
+        actions = [json_action(item, f"actions[{i}]") for i, item in enumerate(items)]
+        return Decision.act(actions, rationale=why)
     if mode == "final":
         if answer is None:
             raise ParseError("mode 'final' needs 'final_answer'")
@@ -251,44 +243,31 @@ def _json_decision(value: dict[str, Any]) -> Decision:
     return Decision.handoff(agent.strip(), rationale=why)
 
 
-def _json_actions(value: dict[str, Any]) -> list[Action]:
-    items = value.get("actions") or value.get("action")
-    items = value if isinstance(items, str) else items
-    items = [items] if isinstance(items, dict) else items
-    if not isinstance(items, list) or not items:
-        raise ParseError("mode 'act' needs 'actions', a list with at least one action")
-    return [json_action(item, f"actions[{i}]") for i, item in enumerate(items)]
-
-
 def _read_xml(text: str) -> tuple[Decision, int]:
-    """The first ``<decision>`` in the text, or what belongs into one, standing alone.
-
-    Arguments are texts, whose types ``give_types`` finds in the tools' schemas.
-    """
-    found = _XML_DECISION.search(text)
-    if found is None and not _XML_PART.search(text):
+    """The first ``<decision>``, or its parts alone; ``give_types`` finds the types of arguments."""
+    whole = next((e for e in _ELEMENT.finditer(text) if e[1] == "decision"), None)
+    actions: list[Any] = []
+    value: dict[str, Any] = {"mode": whole and _named(whole[2]), "actions": actions}
+    for tag, head, inner in _ELEMENT.findall(whole[3] or "" if whole else text):
+        name = _named(head)
+        if tag == "action" and name:
+            parts = (part for part in _ELEMENT.findall(inner) if part[0] == "arg")
+            args = {_named(of) or "": Untyped(unescape(arg)) for _, of, arg in parts}
+            actions.append({"name": name, "args": args})
+        elif tag == "action":
+            found = read_react(f"Action: {unescape(inner).strip()}")[0].actions
+            actions += [{"name": action.name, "args": action.args} for action in found]
+        elif tag != "arg":
+            key = tag if tag in ("agent", *_ANSWER_KEYS) else "thought"
+            value[key] = value.get(key) or unescape(inner).strip()
+    if whole is None and not actions and value.keys().isdisjoint(_ANSWER_KEYS):
         raise ParseError('no <decision> in the reply, expected <decision mode="act">...</decision>')
-    head, body = (found["head"], found["body"] or "") if found else ("", text)
-    mode = re.search(r"""mode\s*=\s*["'](\w+)["']""", head)
-    value: dict[str, Any] = {"mode": mode[1] if mode else None}
-    value["actions"] = [
-        {"name": unescape(name), "args": {unescape(k): Untyped(unescape(v)) for k, v in args}}
-        for name, inner in _XML_ACTION.findall(body)
-        for args in [_XML_ARG.findall(inner)]
-    ] or [
-        {"name": action.name, "args": action.args}
-        for call in _XML_CALL.findall(body)
-        for action in read_react(f"Action: {unescape(call)}")[0].actions
-    ]
-    for names, key in ((("think", "thought", "rationale"), "thought"), (("agent",), "agent")):
-        value[key] = next(filter(None, (_xml_text(body, name) for name in names)), None)
-    value.update((name, _xml_text(body, name)) for name in _ANSWER_KEYS)
-    return _json_decision(value), found.end() if found else len(text)
+    return _json_decision(value), whole.end() if whole else len(text)
 
 
-def _xml_text(body: str, name: str) -> str | None:
-    found = re.search(rf"<{name}>(.*?)</{name}>", body, re.DOTALL)
-    return unescape(found[1]).strip() if found else None
+def _named(head: str) -> str | None:
+    found = _ATTRIBUTE.search(head)
+    return unescape(found[1]) if found else None
 
 
 class Untyped(str):
@@ -299,20 +278,15 @@ def give_types(decision: Decision, specs: list[ToolSpec]) -> None:
     """Read such texts as the JSON that the tools' schemas want, where they want no text."""
     schemas = {spec.name: spec.arguments_schema().get("properties", {}) for spec in specs}
     for action in decision.actions:
-        schema = schemas.get(action.name, {})
         for name, value in action.args.items():
-            if isinstance(value, Untyped):
-                action.args[name] = _typed(str(value), schema.get(name, {}))
-
-
-def _typed(text: str, schema: dict[str, Any]) -> Any:
-    kinds = [one.get("type", "string") for one in schema.get("anyOf", [schema])]
-    if "string" in kinds or any("string" in kind for kind in kinds if isinstance(kind, list)):
-        return text
-    try:
-        return DECODER.decode(text.strip())
-    except (ValueError, RecursionError):
-        return text
+            if not isinstance(value, Untyped):
+                continue
+            action.args[name] = str(value)
+            schema = schemas.get(action.name, {}).get(name, {})
+            kinds = [one.get("type", "string") for one in schema.get("anyOf", [schema])]
+            if not any("string" in kind for kind in kinds):
+                with suppress(ValueError, RecursionError):
+                    action.args[name] = DECODER.decode(value.strip())
 
 
 def _write_lines(calls: list[tuple[str, str]]) -> str:
@@ -324,24 +298,17 @@ def _write_json(calls: list[tuple[str, str]]) -> str:
     return f'{{"mode": "act", "actions": [{actions}]}}' if calls else ""
 
 
-_PROTOCOLS = {
-    protocol.id: (protocol, what)
-    for protocol, what in (
-        (
-            Protocol("json_decision_v1", _JSON_FORM, _read_json, _write_json),
-            "one JSON object, for models that keep to JSON",
-        ),
-        (
-            Protocol("native_tool_call_v1", None, _read_native, _write_lines),
-            "the server's own tool calls, plain text is the answer; for servers that have them",
-        ),
-        (
-            Protocol(_DEFAULT, _REACT_FORM, read_react, _write_lines),
-            "Thought, Action, Final Answer; for models without tool calls",
-        ),
-        (
-            Protocol("xml_decision_v1", _XML_FORM, _read_xml, _write_lines),
-            "one <decision> element, for models that keep to XML",
-        ),
-    )
+_ABOUT = {
+    "json_decision_v1": "one JSON object, for models that keep to JSON",
+    "native_tool_call_v1": "the server's own tool calls, plain text is the answer;"
+    " for servers that have them",
+    "react_text_v1": "Thought, Action, Final Answer; for models without tool calls",
+    "xml_decision_v1": "one <decision> element, for models that keep to XML",
 }
+_PARTS: list[tuple[str | None, Any, Any]] = [
+    (_JSON_FORM, _read_json, _write_json),
+    (None, _read_native, _write_lines),
+    (_REACT_FORM, read_react, _write_lines),
+    (_XML_FORM, _read_xml, _write_lines),
+]
+_PROTOCOLS = {name: Protocol(name, *parts) for name, parts in zip(_ABOUT, _PARTS)}

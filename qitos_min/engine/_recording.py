@@ -8,11 +8,11 @@ import time
 import uuid
 from dataclasses import replace
 from datetime import datetime, timezone
+from types import SimpleNamespace
 from typing import Any
 
+from ..core import ErrorCategory, MemoryRecord, StopReason, Task, TaskBudget
 from ..core._foreign import error_text, guarded
-from ..core.errors import ErrorCategory, StopReason
-from ..core.task import Task, TaskBudget
 from .hooks import listeners
 from .states import RuntimeEvent, RuntimePhase, StepRecord
 
@@ -20,10 +20,7 @@ LOG = logging.getLogger("qitos_min")
 
 
 class Recording:
-    """Records, events and budget of a run; tells trace, checkpoints, memory and hooks.
-
-    None of these may cost the run: one that fails is noted and left out.
-    """
+    """What a run records and who is told; what fails in being told is noted and left out."""
 
     seat: Any
 
@@ -40,7 +37,9 @@ class Recording:
         self.trace = engine.trace_writer
         self.checkpoints: Any = None
         self.memory = getattr(engine.agent, "memory", None)
-        self.listeners = listeners(engine.watchers())
+        sink = getattr(engine.runtime, "event_sink", None)
+        heard = [SimpleNamespace(on_event=lambda event, *_: sink(event))] if sink else []
+        self.listeners = listeners([*engine.hooks, *heard])
         own = task.budget if isinstance(task, Task) else None
         given = vars(own) if isinstance(own, TaskBudget) else {}
         self.budget = replace(engine.budget, **{k: v for k, v in given.items() if v is not None})
@@ -53,21 +52,15 @@ class Recording:
         self.stamp()
 
     def stamp(self) -> None:
-        """Take the time for the events that follow, as ``utc_now`` tells it.
-
-        To be called when something begins or ends that takes time.
-        """
+        """Take the time for the events that follow: call it when something long begins or ends."""
         second, micros = divmod(time.time_ns() // 1000, 1_000_000)
         if second != self._second[0]:
             self._second = (second, datetime.fromtimestamp(second, timezone.utc).isoformat()[:19])
         self.ts = f"{self._second[1]}.{micros:06d}+00:00"
 
     def emit(self, phase: RuntimePhase, *, error: str | None = None, **payload: Any) -> None:
-        """Record an event; the values in ``payload`` must be plain and are shared.
-
-        Nothing is recorded after END: a tool that timed out may still be talking.
-        """
-        if self.ended:
+        """Record an event; the values in ``payload`` must be plain and are shared."""
+        if self.ended:  # A tool that timed out may still be talking.
             return
         step_id, ts = self.step_id, self.ts
         event = RuntimeEvent(step_id, phase, error is None, payload, error, ts)
@@ -75,11 +68,10 @@ class Recording:
             payload["error"] = error
         payload["run_id"] = self.run_id
         payload["step_id"] = step_id
-        payload["phase"] = phase._value_  # What ``value`` gives, without a property.
+        payload["phase"] = name = phase._value_  # What ``value`` gives, without a property.
         payload["ts"] = ts
         self.events.append(event)
-        if phase is RuntimePhase.END:
-            self.ended = True
+        self.ended = name == "END"
         if self.record is not None:
             self.record.phase_events.append(event)
         if self.trace is not None:
@@ -97,11 +89,9 @@ class Recording:
 
     def keep(self, part: str, method: str, *args: Any) -> None:
         """Call ``trace``, ``checkpoints`` or ``memory``, if it is there and still works."""
-        keeper = getattr(self, part)
-        if keeper is None:
-            return
         try:
-            getattr(keeper, method)(*args)
+            if (keeper := getattr(self, part)) is not None:
+                getattr(keeper, method)(*args)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -109,27 +99,22 @@ class Recording:
             self.note(f"{part}_error", f"{part} stopped: {error_text(error)}")
 
     def remember(self, role: str, content: Any) -> None:
-        """Add a record to the agent's memory, if it has one."""
         if self.memory is not None:
-            from ..core.memory import MemoryRecord  # Most agents have none.
-
             self.keep("memory", "append", MemoryRecord(role, content, self.step_id, {}))
 
     def tell(self, name: str, *args: Any) -> None:
         """Call a method of every hook that has it; a hook that raises is removed."""
         for hook, method in self.listeners.get(name, ()):
             _, error = guarded(method, *args)
-            if error is None:
-                continue
-            kept = {k: [p for p in v if p[0] is not hook] for k, v in self.listeners.items()}
-            self.listeners = {known: pairs for known, pairs in kept.items() if pairs}
-            text = f"{type(hook).__name__}.{name} raised {error_text(error)}; hook removed"
-            self.note("hook_error", text)
+            if error is not None:
+                heard = {k: [p for p in v if p[0] is not hook] for k, v in self.listeners.items()}
+                self.listeners = {known: pairs for known, pairs in heard.items() if pairs}
+                text = f"{type(hook).__name__}.{name} raised {error_text(error)}; hook removed"
+                self.note("hook_error", text)
 
     def end_step(self) -> None:
         """Close the step's record: from here on it is history."""
-        record = self.record
-        if record is None:
+        if (record := self.record) is None:
             return
         # An interrupt may come between any two of these and lead here again.
         if not self.records or self.records[-1] is not record:
@@ -142,7 +127,6 @@ class Recording:
     # The budget, and what a delegating run around this one has left
 
     def elapsed(self) -> float:
-        """Seconds since the run began."""
         return time.monotonic() - self.started
 
     def _limits(self) -> tuple[tuple[StopReason, float, float | None], ...]:
@@ -162,18 +146,17 @@ class Recording:
         )
 
     def exhausted(self) -> StopReason | None:
-        """The limit that is used up, if any."""
-        used_up = (r for r, used, most in self._limits() if most is not None and used >= most)
-        return next(used_up, None)
+        for reason, used, most in self._limits():
+            if most is not None and used >= most:
+                return reason
+        return None
 
     def left(self, *reasons: StopReason) -> float | None:
         """What is left until a run ends for one of the reasons, at least 0; None: no limit."""
-        found = [
-            max(most - used, 0)
-            for reason, used, most in self._limits()
-            if reason in reasons and most is not None
-        ]
-        return min(found, default=None)
+        limits = (limit for limit in self._limits() if limit[0] in reasons)
+        return min(
+            (max(most - used, 0) for _, used, most in limits if most is not None), default=None
+        )
 
     def charge(self, tokens: int) -> None:
         """Count tokens that were used, here and in the runs around this one."""

@@ -53,11 +53,9 @@ class ParseError(QitosRuntimeError):
 class ToolCall(NamedTuple):
     """One native tool call of a reply."""
 
-    id: str | None
-    """The model's id; None when it is missing or was used before in the reply."""
+    id: str | None  # The model's; None when it is missing or was used before in the reply.
     name: str
-    args: dict[str, Any] | str
-    """The arguments, or the JSON text the model sent for them."""
+    args: dict[str, Any] | str | None  # The arguments, or the JSON text the model sent for them.
 
 
 class ServerError(NamedTuple):
@@ -65,8 +63,7 @@ class ServerError(NamedTuple):
 
     message: str
     status: int | None
-    passing: bool
-    """Whether asking again may help."""
+    passing: bool  # Whether asking again may help.
 
 
 @dataclass(frozen=True)
@@ -75,19 +72,11 @@ class ModelReply:
 
     text: str
     tool_calls: tuple[ToolCall, ...]
-    usage: dict[str, int]
-    """Tokens as ``input_tokens``, ``output_tokens``, ``total_tokens``; 0 if unknown."""
-    raw: dict[str, Any]
-    """The whole answer as strict JSON values."""
-    cut: str | None = None
-    """The finish reason of a reply that ended before the model was done."""
+    cut: str | None = None  # The finish reason of a reply that ended before the model was done.
 
 
 def response_of(value: object) -> dict[str, Any]:
-    """What a model returned as strict JSON values; text becomes ``{"content": text}``.
-
-    Raises EmptyReplyError for None and ModelError for what is neither text nor an object.
-    """
+    """What a model returned as strict JSON values; text becomes ``{"content": text}``."""
     if isinstance(value, str):
         value = {"content": value}
     if isinstance(value, Mapping) or hasattr(value, "model_dump"):
@@ -102,15 +91,13 @@ def response_of(value: object) -> dict[str, Any]:
 def read_reply(value: object) -> ModelReply:
     """What a model returned: text, a chat response or one message of it.
 
-    Raises ModelError for any other value, EmptyReplyError for an empty reply,
-    CutReplyError for one that ended before it said anything, ParseError for a tool
-    call without a name.
+    Raises ModelError for any other value, EmptyReplyError for an empty reply, CutReplyError
+    for one that ended before it said anything, ParseError for a tool call without a name.
     """
     return reply_in(response_of(value))
 
 
 def reply_in(raw: dict[str, Any]) -> ModelReply:
-    """The same, of what ``response_of`` gave."""
     message, finish = _message_in(raw)
     text, calls = _text_in(message.get("content")), tuple(_tool_calls_in(_calls_of(message)))
     cut = finish if isinstance(finish, str) and _CUT.search(finish) else None
@@ -120,31 +107,29 @@ def reply_in(raw: dict[str, Any]) -> ModelReply:
         refusal = message.get("refusal")
         why = f"refusal {refusal!r:.200}" if refusal else f"finish_reason {finish!r}"
         raise EmptyReplyError(f"the model's reply is empty ({why})")
-    return ModelReply(text, calls, usage_of(raw), raw, cut)
+    return ModelReply(text, calls, cut)
 
 
 def _message_in(raw: dict[str, Any]) -> tuple[dict[str, Any], object]:
     """The message and its finish reason; an error is raised as what it is."""
-    if "choices" not in raw:
-        inner = raw.get("message")
-        found = inner if isinstance(inner, dict) else raw
-        if found.keys().isdisjoint(("content", "tool_calls", "function_call")):
-            _raise_error(raw)
-            raise ModelError(
-                f"the model returned a dict with the keys {list(raw)!r:.200}, "
-                "expected 'choices' or 'content'"
-            )
-        return found, _finish(found) or _finish(raw)
-    choices = _objects(raw["choices"])
+    choices, inner = _objects(raw.get("choices")), raw.get("message")
     said = [(choice["message"], choice) for choice in choices if _objects(choice.get("message"))]
-    if not any(map(_says, (message for message, _ in said))):
-        for holder in (raw, *choices):
-            _raise_error(holder)
+    found = inner if isinstance(inner, dict) else raw
+    alone = "choices" not in raw
+    if alone and not found.keys().isdisjoint(("content", "tool_calls", "function_call")):
+        said = [(found, found)]
+    errors = filter(None, map(server_error, (raw, *choices)))
+    if not any(_says(message) for message, _ in said) and (error := next(errors, None)):
+        kind = EmptyReplyError if error.passing else ModelError
+        raise kind(f"the model answered with an error: {error.message:.300}")
+    if not said and alone:
+        told = f"the model returned a dict with the keys {list(raw)!r:.200}"
+        raise ModelError(f"{told}, expected 'choices' or 'content'")
     if not said:
         raise EmptyReplyError("the chat response has no choices[0].message")
     # Some gateways put the text and the calls of one reply in two choices.
-    message, choice = max(said, key=lambda pair: _says(pair[0]))
-    return message, _finish(choice) or _finish(raw)
+    message, holder = max(said, key=lambda pair: _says(pair[0]))
+    return message, _finish(holder) or _finish(raw)
 
 
 def _says(message: dict[str, Any]) -> int:
@@ -155,6 +140,10 @@ def _says(message: dict[str, Any]) -> int:
 def _finish(value: dict[str, Any]) -> object:
     names = ("finish_reason", "stop_reason", "done_reason")
     return next((value[name] for name in names if value.get(name)), None)
+
+
+def first_of(fields: dict[str, Any], *names: str) -> Any:
+    return next((fields[name] for name in names if fields.get(name) is not None), None)
 
 
 def _objects(value: object) -> list[dict[str, Any]]:
@@ -202,9 +191,7 @@ def _tool_calls_in(calls: list[Any]) -> Iterator[ToolCall]:
         given = call.get("id")
         own = given if isinstance(given, str) and given not in seen else None
         seen.add(own)
-        names = ("arguments", "args", "input", "parameters")
-        args = next((entry[key] for key in names if entry.get(key) is not None), "")
-        yield ToolCall(own, name, args)
+        yield ToolCall(own, name, first_of(entry, "arguments", "args", "input", "parameters"))
 
 
 def usage_of(raw: dict[str, Any]) -> dict[str, int]:
@@ -246,10 +233,3 @@ def server_error(body: dict[str, Any]) -> ServerError | None:
         return ServerError(message, status, status in (408, 429) or status >= 500)
     words = " ".join(word for word in named if isinstance(word, str))
     return ServerError(message, None, bool(_PASSING.search(words)))
-
-
-def _raise_error(holder: dict[str, Any]) -> None:
-    found = server_error(holder)
-    if found is not None:
-        kind = EmptyReplyError if found.passing else ModelError
-        raise kind(f"the model answered with an error: {found.message:.300}")

@@ -7,20 +7,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from ..core import _json
+from ..core import ErrorCategory, QitosRuntimeError, StopReason, Task, TaskResult, _json
+from ..core._contract import Record
 from ..core._foreign import summary
 from ..core._json import dumps, to_json_value
-from ..core.errors import ErrorCategory, QitosRuntimeError, StopReason
-from ..core.task import Task, TaskResult
 from .cancellation import CancelMode, CancelToken
 from .states import CriticTrace, HandoffTrace, RuntimeEvent, RuntimePhase, StepRecord
 
 _PREVIEW_CHARS = 200
+_ROWS = ["step_summaries", "critic_traces", "handoff_traces"]
+_TOLD = ["step_count", "runtime_seconds", "total_tokens", "tool_calls_by_name", "success_rate"]
+_TOLD += [*_ROWS, "failure", "error_code", "task_result", "state"]
 _SUCCESS = (StopReason.SUCCESS, StopReason.FINAL, StopReason.ENV_TERMINAL)
 
 
 @dataclass
-class StepSummary:
+class StepSummary(Record):
     """One tool call at a glance."""
 
     step_id: int
@@ -29,10 +31,6 @@ class StepSummary:
     latency_ms: float = 0.0
     error: str | None = None
     result_preview: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The six fields."""
-        return to_json_value(self)
 
 
 StateT = TypeVar("StateT")
@@ -52,30 +50,24 @@ class EngineResult(Generic[StateT]):
     run_id: str = ""
     critic_traces: list[CriticTrace] = field(default_factory=list)
     handoff_traces: list[HandoffTrace] = field(default_factory=list)
+    # category, phase, step_id, type, message and traceback of what ended the run.
     failure: dict[str, Any] | None = None
-    """category, phase, step_id, type, message and traceback of what ended the run."""
 
     def __repr__(self) -> str:
-        return summary(
-            self,
-            run_id=self.run_id,
-            steps=self.step_count,
-            final_result=to_json_value(self.final_result),
-            failure=self.failure and self.failure.get("type"),
-        )
+        failed, answer = self.failure and self.failure.get("type"), to_json_value(self.final_result)
+        told = {"steps": self.step_count, "final_result": answer, "failure": failed}
+        return summary(self, run_id=self.run_id, **told)
 
     def raise_for_failure(self) -> None:
         """Raise a ``QitosRuntimeError`` if the run failed; it names the place."""
-        if self.failure is None:
-            return
-        told = "{type}: {message} (in {phase} of step {step_id})".format_map(self.failure)
-        raise QitosRuntimeError(told, ErrorCategory(self.failure["category"]))
+        if self.failure is not None:
+            told = "{type}: {message} (in {phase} of step {step_id})".format_map(self.failure)
+            raise QitosRuntimeError(told, ErrorCategory(self.failure["category"]))
 
     def cancel(self, mode: CancelMode | str = CancelMode.IMMEDIATE) -> bool:
-        """Return False: the run is over, so there is nothing left to cancel.
+        """Return False: the run is over. ``Engine.cancel`` is for one under way.
 
-        An unknown mode is a ``ValueError``. A run under way is cancelled by
-        ``Engine.cancel``.
+        An unknown mode is a ``ValueError``.
         """
         CancelToken().cancel(mode)
         return False
@@ -104,12 +96,8 @@ class EngineResult(Generic[StateT]):
         """One summary for each action, in order."""
         return [
             StepSummary(
-                step_id=record.step_id,
-                tool_name=str(call.get("tool_name")),
-                status=str(call.get("status")),
-                latency_ms=float(call.get("latency_ms") or 0.0),
-                error=call.get("error"),
-                result_preview=_preview(output),
+                *(record.step_id, str(call.get("tool_name")), str(call.get("status"))),
+                *(float(call.get("latency_ms") or 0.0), call.get("error"), _preview(output)),
             )
             for record in self.records
             for call, output in zip(record.tool_invocations, record.action_results)
@@ -122,20 +110,9 @@ class EngineResult(Generic[StateT]):
 
     def to_dict(self) -> dict[str, Any]:
         """The run without records and events, as strict JSON."""
-        return {
-            "step_count": self.step_count,
-            "runtime_seconds": self.runtime_seconds,
-            "total_tokens": self.total_tokens,
-            "tool_calls_by_name": self.tool_calls_by_name,
-            "success_rate": self.success_rate,
-            "step_summaries": [summary.to_dict() for summary in self.step_summaries],
-            "critic_traces": [trace.to_dict() for trace in self.critic_traces],
-            "handoff_traces": [trace.to_dict() for trace in self.handoff_traces],
-            "failure": to_json_value(self.failure),
-            "error_code": self.error_code,
-            "task_result": to_json_value(self.task_result),
-            "state": to_json_value(self.state),
-        }
+        told = {name: getattr(self, name) for name in _TOLD}
+        rows = {name: [row.to_dict() for row in told[name]] for name in _ROWS}
+        return {n: rows[n] if n in rows else to_json_value(value) for n, value in told.items()}
 
     def _invocations(self) -> list[dict[str, Any]]:
         return [call for record in self.records for call in record.tool_invocations]
@@ -143,26 +120,12 @@ class EngineResult(Generic[StateT]):
 
 def result_of(run: Any) -> EngineResult:
     """What the caller of a run that has ended gets."""
-    reason, seconds = run.stop_reason, run.elapsed()
+    reason, seconds, steps = run.stop_reason, run.elapsed(), len(run.records)
+    metrics = {"steps": steps, "elapsed_seconds": seconds, "token_usage": run.total_tokens}
+    own = run.task.id if isinstance(run.task, Task) else ""
+    task = TaskResult(own, reason in _SUCCESS, reason.value, run.final_result, metrics=metrics)
     return EngineResult(
-        state=run.state,
-        records=run.records,
-        events=run.events,
-        step_count=len(run.records),
-        task_result=TaskResult(
-            task_id=run.task.id if isinstance(run.task, Task) else "",
-            success=reason in _SUCCESS,
-            stop_reason=reason.value,
-            final_result=run.final_result,
-            metrics={
-                "steps": len(run.records),
-                "elapsed_seconds": seconds,
-                "token_usage": run.total_tokens,
-            },
-        ),
-        runtime_seconds=seconds,
-        total_tokens=run.total_tokens,
-        run_id=run.run_id,
+        *(run.state, run.records, run.events, steps, task, seconds, run.total_tokens, run.run_id),
         critic_traces=critic_traces(run.records),
         handoff_traces=handoff_traces(run.events),
         failure=run.failure,

@@ -9,17 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..core import Action, AgentSpec, Decision, HistoryMessage, ToolRegistry, ToolResult
 from ..core._foreign import described, error_text, guarded, outcome, traced
 from ..core._threads import RunThreads
-from ..core.action import Action
-from ..core.agent_spec import AgentSpec
-from ..core.decision import Decision
 from ..core.errors import ErrorCategory, QitosRuntimeError, RuntimeErrorInfo, StopReason
-from ..core.history import HistoryMessage
 from ..core.state import StateSchema
 from ..core.task import Task
-from ..core.tool_registry import ToolRegistry
-from ..core.tool_result import ToolResult
 from ._handoff import filtered, handed_over
 from ._plain import StateView, plain
 from ._recording import LOG, Recording
@@ -28,15 +23,16 @@ from .hooks import HookContext, ToolHookContext
 from .recovery import RecoveryDecision, asked, category_of
 from .states import RuntimePhase
 
+_OF_ENGINE = ("agent_registry", "approval_callback", "artifact_resolver", "auto_approve")
+_OF_HOOKS = ("step_id", "phase", "state", "observation", "decision", "run_id")
 _DENIED = ("approval_denied", "approval_required", "permission_denied")
 
 
 class _Threads(RunThreads):
     """The threads of a run, which makes calls where it is while it is alone.
 
-    Nobody but the tool itself could cancel a run in a process of one thread without
-    handlers of signals, so that nothing is lost by waiting for a tool in its own thread,
-    and a change of threads costs more than the rest of a step.
+    Nobody but a tool itself could cancel a run in a process of one thread without handlers of
+    signals: nothing is lost by waiting, and a change of threads costs more than all the step.
     """
 
     def __init__(self, token: CancelToken, time_left: Callable[[], float | None]) -> None:
@@ -50,13 +46,9 @@ class _Threads(RunThreads):
         self, call: Callable[[], Any], limit: float | None = None, *, patient: bool = False
     ) -> Any:
         # What a toolset opens may belong to its thread, so these stay in one.
-        self._alone = (
-            self._alone
-            and limit is None
-            and not patient
-            and threading.active_count() == 1
-            and threading.current_thread() is threading.main_thread()
-        )
+        alone = limit is None and not patient and threading.active_count() == 1
+        main = threading.main_thread()
+        self._alone = self._alone and alone and threading.current_thread() is main
         if self._alone:
             return contextvars.copy_context().run(outcome, call)
         return super().run(call, limit, patient=patient)
@@ -91,19 +83,21 @@ class Run(Recording):
         self.stop_reason: StopReason | None = None
         self.failure: dict[str, Any] | None = None
         self.phase = RuntimePhase.INIT
-        self.seat: Seat = engine.entry_seat()
+        self.seat: Seat = engine.seat_of()
         self.seats = {self.seat.name: self.seat} if self.seat.spec else {}
         self.handoffs = 0
-        # Who handed the run on since the last step in which something was done.
-        self.idle: list[str] = []
+        self.idle: list[str] = []  # Who handed the run on since something was done.
         self.opened: list[ToolRegistry] = []  # Those whose toolsets were set up.
         self.threads = _Threads(token, lambda: self.left(StopReason.BUDGET_TIME))
+        # What tools may know and ask for at any time.
+        self.offered = {name: getattr(engine, name) for name in _OF_ENGINE} | {"run": self}
+        self.offered |= {"cancel_token": token, "threads": self.threads, "task": task}
+        self.offered["delegate_depth"] = engine.delegate_depth
+        self.offered["request_handoff"] = self.request_handoff
         # What is to be called at the end, last first.
         self.closers: list[Callable[[], Any]] = [self.threads.close]
         # Nobody reads the conversation of a lone agent that decides by itself.
-        self.talks = (
-            engine.history is not None or bool(engine.agent_registry) or self.seat.llm is not None
-        )
+        self.talks = bool(engine.agent_registry) or (engine.history, self.seat.llm) != (None, None)
         self.decision: Decision | None = None
         self.calls: list[Action] = []  # What the tools get of the actions of the decision.
         self.observation: dict[str, Any] = {}
@@ -121,47 +115,27 @@ class Run(Recording):
 
     def tool_context(self, seat: Seat | None = None) -> dict[str, Any]:
         """What a seat's tools may know and ask for; by default the seat at work."""
-        engine, seat = self.engine, seat or self.seat
-        return {
-            "agent": seat.agent,
-            "agent_registry": engine.agent_registry,
-            "approval_callback": engine.approval_callback,
-            "artifact_resolver": engine.artifact_resolver,
-            "auto_approve": engine.auto_approve,
-            "cancel_token": self.token,
-            "delegate_depth": engine.delegate_depth,
-            "env": seat.env,
-            "request_handoff": self.request_handoff,
-            "run": self,
-            "run_id": self.run_id,
-            "shared_memory": seat.shared_memory,
-            "state": self.state,
-            "step_id": self.step_id,
-            "task": self.task,
-            "threads": self.threads,
-        }
+        seat = seat or self.seat
+        own = {"agent": seat.agent, "env": seat.env, "shared_memory": seat.shared_memory}
+        now = {"run_id": self.run_id, "state": self.state, "step_id": self.step_id}
+        return {**self.offered, **own, **now}
 
     @property
     def final_result(self) -> Any:
-        """The answer, as the state has it or as it was given."""
         found, _ = guarded(getattr, self.state, "final_result", None)
         return self.answer if found is None else found
 
     def over(self) -> bool:
         """Whether the run ends before the next step, by request or budget."""
-        mode = self.token.mode
-        if self.stop_reason is None and mode is not None:
-            self.stop_reason = StopReason(f"cancelled_{mode.value}")
+        if self.stop_reason is None and self.token.mode is not None:
+            self.stop_reason = StopReason(f"cancelled_{self.token.mode.value}")
         self.stop_reason = self.stop_reason or self.exhausted()
         return self.stop_reason is not None
 
     # Agents and their conversation
 
     def say(self, role: str, content: str, **metadata: Any) -> None:
-        """Add a message to the conversation, and to the caller's history.
-
-        The first one names the task, which a shared history would not tell otherwise.
-        """
+        """Add a message to the conversation and the caller's history; the first names the task."""
         if not self.said:
             metadata["task"] = self.task_text
             self.said = True
@@ -173,10 +147,8 @@ class Run(Recording):
     def request_handoff(self, target: str) -> str | None:
         """Hand off when the tools of this step are done; what speaks against it."""
         self.transfers += 1
-        if self.pending_handoff is not None:
-            return f"a handoff to {self.pending_handoff!r} is under way already"
-        self.pending_handoff = target
-        return None
+        earlier, self.pending_handoff = self.pending_handoff, self.pending_handoff or target
+        return earlier and f"a handoff to {earlier!r} is under way already"
 
     def hand_off(self, target: str) -> None:
         """Give the run to another agent; what is wrong with it is raised."""
@@ -188,18 +160,14 @@ class Run(Recording):
         seat = replace(known or self.engine.seat_of(spec), last_step=last)
         self.open_tools(seat)
         state = handed_over(self.state, spec, self.task_text)
-        strategy = context.strategy.name
-        self.emit(
-            RuntimePhase.HANDOFF_START,
-            **{"from": name, "to": spec.name},
-            context_strategy=strategy,
-            messages_passed=len(arrived),
-        )
+        told: dict[str, Any] = {"context_strategy": context.strategy.name}
+        passed = {"from": name, "to": spec.name, **told, "messages_passed": len(arrived)}
+        self.emit(RuntimePhase.HANDOFF_START, **passed)
         self.state, self.seat, self.messages = state, seat, arrived
         self.seats[spec.name] = seat
         self.handoffs += 1
         self.idle.append(name)
-        self.emit(RuntimePhase.HANDOFF_END, agent=spec.name, context_strategy=strategy)
+        self.emit(RuntimePhase.HANDOFF_END, agent=spec.name, **told)
 
     def _next_agent(self, target: str) -> AgentSpec:
         """The spec of the agent to hand off to, if that may be."""
@@ -213,8 +181,8 @@ class Run(Recording):
             fault = f"agent {target!r} hands off to itself"
         elif target in self.idle:
             chain = " -> ".join([*self.idle, self.seat.name, target])
-            fault = f"handoff loop: {target!r} is handed the run again"
-            fault += f" and nothing was done since ({chain})"
+            fault = f"handoff loop: {target!r} is handed the run again and nothing was done since"
+            fault += f" ({chain})"
         elif self.handoffs >= most:
             fault = f"handoff to {target!r} after {self.handoffs} handoffs, the most allowed"
         else:
@@ -241,53 +209,35 @@ class Run(Recording):
             raise
 
     def hook(self, name: str, error: BaseException | None = None) -> None:
-        """Tell all hooks of a moment of the run."""
         if name not in self.listeners:
             return
-        record = self.record
-        if record is None and self.records:
-            record = self.records[-1]
+        record = self.record or (self.records[-1] if self.records else None)
         context = HookContext(
             task=self.task_text,
-            step_id=self.step_id,
-            phase=self.phase,
-            state=self.state,
             env_view=self.observation.get("env"),
-            observation=self.observation,
-            decision=self.decision,
             model_response=record.model_response if record else None,
             action_results=self.outputs,
             record=record,
             error=error,
             stop_reason=self.stop_reason and self.stop_reason.value,
-            run_id=self.run_id,
+            **{name: getattr(self, name) for name in _OF_HOOKS},
         )
         self.tell(name, context, self.engine)
 
     def tool_hook(self, moment: str, action: Action, result: ToolResult | None) -> None:
-        """Tell all hooks of a tool call."""
-        name = f"on_{moment}_tool_use"
-        if result is not None and result.error_code in _DENIED:
-            name = "on_permission_denied"
+        denied = result is not None and result.error_code in _DENIED
         context = ToolHookContext(
-            tool_name=action.name,
-            tool_args=plain(action.args),
-            action_id=action.action_id,
-            step_id=self.step_id,
-            state=self.state,
-            result=result,
-            error=result.error if result is not None else None,
+            *(action.name, plain(action.args), action.action_id, self.step_id, self.state, result),
+            error=None if result is None else result.error,
             run_id=self.run_id,
         )
+        name = "on_permission_denied" if denied else f"on_{moment}_tool_use"
         self.tell(name, context, self.engine)
 
     # Steps and failures
 
     def attempt(self, work: Callable[..., Any], *args: Any) -> Any:
-        """Call a part of the run; whatever it raises is a failure of the run.
-
-        The run's own boundary: only ``KeyboardInterrupt`` passes it.
-        """
+        """Call a part of the run, whose failure it is if it raises; interrupts pass."""
         value, error = guarded(work, *args)
         if error is not None:
             self.fail(error)
@@ -319,13 +269,11 @@ class Run(Recording):
         self.hook("on_recover", error)
 
     def interrupted(self) -> None:
-        """Record that the user ends the run."""
         self.stop_reason = StopReason.INTERRUPT
         self.token.cancel()  # Tools that were left behind may look at it.
         self.emit(RuntimePhase.INTERRUPT, error="KeyboardInterrupt")
 
     def end(self) -> None:
-        """Record END."""
         reason = self.stop_reason = self.stop_reason or StopReason.UNRECOVERABLE_ERROR
         if isinstance(self.state, StateSchema):
             _, error = guarded(setattr, self.state, "stop_reason", reason.value)

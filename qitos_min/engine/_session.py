@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..core._foreign import error_text, outcome, summary
-from ..core.errors import ErrorCategory, QitosRuntimeError, StopReason
-from ..core.state import StateSchema
-from ..core.task import Task
+from ..core import ErrorCategory, QitosRuntimeError, StateSchema, StopReason, Task
+from ..core._foreign import error_text, outcome
+from ._checkpoint import Checkpoints
 from ._plain import plain
 from ._result import EngineResult, result_of
 from ._run import Run
 from ._stages import run_step
+from .cancellation import CancelToken
 from .states import RuntimePhase, StepResult
 
 if TYPE_CHECKING:
     from .engine import Engine
 
-
+Interrupt = KeyboardInterrupt | None
 _FAILURES = (RuntimePhase.DECIDE_ERROR, RuntimePhase.ACT_ERROR)
 
 
@@ -33,12 +33,7 @@ class EngineSession:
         self._run = run
         self._resumed = resumed
         self._started = False
-        self.result: EngineResult | None = None
-        """The result, once the run is over."""
-
-    def __repr__(self) -> str:
-        run, over = self._run, self.result is not None
-        return summary(self, run_id=run.run_id, steps=len(run.records), over=over)
+        self.result: EngineResult | None = None  # Once the run is over.
 
     def run(self) -> EngineResult:
         """Take all the steps that are left and return the result."""
@@ -97,27 +92,36 @@ class EngineSession:
         if isinstance(run.state, StateSchema):
             run.state.validate()
         run.open_tools(run.seat)
-        env = run.seat.env
-        if env is not None:
+        if (env := run.seat.env) is not None:
             run.closers.append(lambda: env.teardown())
             run.foreign(ErrorCategory.ENV, lambda: env.setup(task=run.task))
             run.foreign(ErrorCategory.ENV, lambda: env.reset(task=run.task))
 
     def _record_start(self) -> None:
         run, engine = self._run, self._engine
-        config = engine.export_config().to_dict()
-        specs = [s.to_dict() for s in engine.tool_registry.export_permissions()]
-        error = None
-        if run.trace is not None:
-            _, error = outcome(self._start_trace, config, specs)
+        config = engine.export_config()
+        specs = [spec.to_dict() for spec in engine.tool_registry.export_permissions()]
+        _, error = outcome(self._start_trace, config.to_dict(), specs)
         if error is not None:
             run.trace = None
         if engine.checkpoint_store is not None:
-            from ._checkpoint import Checkpoints  # Runs without a store need none.
-
             run.checkpoints = Checkpoints(engine.checkpoint_store, run)
         if not run.events:
-            self._emit_init(config, specs)
+            task = run.task if isinstance(run.task, Task) else None
+            run.emit(
+                RuntimePhase.INIT,
+                task=run.task_text,
+                task_id=task and task.id,
+                task_meta=task and {"task_id": task.id, **task.to_dict()},
+                run_meta={
+                    "agent_name": run.seat.name,
+                    "model_name": config.model_id or None,
+                    "protocol": config.protocol_id,
+                    "tool_count": config.tool_count,
+                    "tools": specs,
+                },
+                env=None if engine.env is None else plain(getattr(engine.env, "name", None)),
+            )
         if not self._resumed:
             run.keep("checkpoints", "begin", run)
         if isinstance(error, KeyboardInterrupt):
@@ -128,29 +132,13 @@ class EngineSession:
     def _start_trace(self, config: dict[str, Any], specs: list[dict[str, Any]]) -> None:
         """Begin the trace with what a resumed run did before."""
         run = self._run
+        if run.trace is None:
+            return
         run.trace.start(run.run_id, config, specs)
         for event in run.events:
             run.trace.write_event(run.run_id, event)
         for record in run.records:
             run.trace.write_step(run.run_id, record)
-
-    def _emit_init(self, config: dict[str, Any], specs: list[dict[str, Any]]) -> None:
-        run, env = self._run, self._engine.env
-        task = run.task if isinstance(run.task, Task) else None
-        run.emit(
-            RuntimePhase.INIT,
-            task=run.task_text,
-            task_id=task and task.id,
-            task_meta=task and {"task_id": task.id, **task.to_dict()},
-            run_meta={
-                "agent_name": run.seat.name,
-                "model_name": config["model_id"] or None,
-                "protocol": config["protocol_id"],
-                "tool_count": config["tool_count"],
-                "tools": specs,
-            },
-            env=None if env is None else plain(getattr(env, "name", None)),
-        )
 
     def _check_task(self) -> None:
         """Refuse a task or environment that the run cannot work with."""
@@ -165,28 +153,22 @@ class EngineSession:
             for group in run.seat.registry.resolve(name).spec.required_ops or ():
                 if not run.foreign(ErrorCategory.ENV, env.has_ops, group):
                     run.stop_reason = StopReason.ENV_CAPABILITY_MISMATCH
-                    raise QitosRuntimeError(
-                        f"tool {name!r} needs {group!r} operations,"
-                        f" which environment {env.name!r} does not offer",
-                        ErrorCategory.ENV,
-                    )
+                    fault = f"tool {name!r} needs {group!r} operations, which environment"
+                    fault += f" {env.name!r} does not offer"
+                    raise QitosRuntimeError(fault, ErrorCategory.ENV)
 
     def _step_result(self) -> StepResult:
         run, record = self._run, self._run.records[-1]
         failed = [event for event in record.phase_events if event.phase in _FAILURES]
         return StepResult(
-            step_id=record.step_id,
-            decision=record.decision,
-            record=record,
-            observation=record.observation,
-            action_results=record.action_results,
+            *(record.step_id, record.decision, record, record.observation, record.action_results),
             stop=run.stop_reason is not None,
             stop_reason=run.stop_reason and run.stop_reason.value,
             error=failed[0].error if failed else None,
             recovered=bool(failed) and run.failure is None,
         )
 
-    def _finish(self, interrupt: KeyboardInterrupt | None = None) -> KeyboardInterrupt | None:
+    def _finish(self, interrupt: Interrupt = None) -> Interrupt:
         """End the run; return the interrupt that came before or meanwhile, put off till then."""
         run, engine = self._run, self._engine
         if self.result is not None:
@@ -198,17 +180,13 @@ class EngineSession:
             self._interrupt_of(run.interrupted)
         interrupt = self._interrupt_of(run.end) or interrupt
         self.result = engine.last_result = result_of(run)
-        engine.drop_token(run.token)
+        if run.token is engine.token and run.token.mode is not None:
+            engine.token = CancelToken()  # The next run is not cancelled.
         told = self._interrupt_of(lambda: run.keep("trace", "finalize", self.result))
-        return (
-            self._interrupt_of(lambda: run.tell("on_run_end", self.result, engine))
-            or told
-            or interrupt
-        )
+        last = self._interrupt_of(lambda: run.tell("on_run_end", self.result, engine))
+        return last or told or interrupt
 
-    def _interrupt_of(
-        self, work: Callable[[], Any], stage: str = "end_error"
-    ) -> KeyboardInterrupt | None:
+    def _interrupt_of(self, work: Callable[[], Any], stage: str = "end_error") -> Interrupt:
         _, error = outcome(work)
         if isinstance(error, KeyboardInterrupt):
             return error

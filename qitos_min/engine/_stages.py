@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
+from ..core import Action, Decision, Observation, StateSchema, ToolResult
 from ..core._json import dumps
-from ..core.action import Action
-from ..core.decision import Decision
 from ..core.errors import ErrorCategory, QitosRuntimeError, StopReason
-from ..core.observation import Observation
-from ..core.state import StateSchema
-from ..core.tool_result import ToolResult
 from ._conversation import recorded_calls
 from ._plain import exact, plain
 from ._run import Run
@@ -20,15 +17,12 @@ from .action_executor import ActionExecutor, tool_invocation
 from .cancellation import CancelMode
 from .states import RuntimePhase, StepRecord, action_row
 
+_REST = attrgetter("timeout_s", "max_retries", "idempotent", "classification", "metadata")
 _TOOL_HOOKS = {"on_before_tool_use", "on_after_tool_use", "on_permission_denied"}
 
 
 def run_step(run: Run) -> None:
-    """Take one step: DECIDE, ACT, REDUCE, CRITIC, CHECK_STOP.
-
-    A decision to wait or to hand off ends it after DECIDE, a failure wherever
-    it happens; the record is complete in each case.
-    """
+    """Take one step; wherever it ends, its record is complete."""
     run.step_id = len(run.records)
     run.record = StepRecord(run.step_id, agent_id=run.seat.name)
     run.decision = run.answer = run.pending_handoff = None
@@ -74,17 +68,14 @@ def _decide(run: Run) -> bool:
     decision = run.decision = _checked(run, decision)
     kept, run.calls = _recorded(decision, record.step_id)
     record.decision, record.actions = kept, kept.actions
-    run.emit(
-        RuntimePhase.DECIDE,
-        stage="decision_ready",
-        mode=kept.mode,
-        rationale=kept.rationale,
-        actions=[action_row(action) for action in kept.actions],
-        final_answer=kept.final_answer,
-    )
+    rows = [action_row(action) for action in kept.actions]
+    told = {"stage": "decision_ready", "mode": kept.mode, "rationale": kept.rationale}
+    run.emit(RuntimePhase.DECIDE, **told, actions=rows, final_answer=kept.final_answer)
     run.remember("decision", decision)
     if run.talks:
-        _say_decision(run, kept, said)
+        said = _spoken(kept) if said is None else said
+        calls = {"tool_calls": recorded_calls(kept.actions), "native": record.native_tool_call_used}
+        run.say("assistant", said, **(calls if kept.actions else {}))
     if kept.mode == "handoff":
         run.hand_off(kept.target)
     return kept.mode in ("wait", "handoff")
@@ -100,13 +91,8 @@ def _observe(run: Run) -> None:
         told = {**named, "observation": seen, "last_result": run.env_result}
         view.update((name, plain(value)) for name, value in told.items())
     run.state_before = run.view.of(run.state)
-    kept = {
-        "task": run.task_text,
-        "step": run.step_id,
-        "state": run.state_before,
-        "env": view,
-        "action_results": plain(run.outputs),
-    }
+    kept = {"task": run.task_text, "step": run.step_id, "state": run.state_before}
+    kept |= {"env": view, "action_results": plain(run.outputs)}
     if run.instruction_patch is not None:
         kept["instruction_patch"] = plain(run.instruction_patch)
     own = {"state": plain(run.state_before), "action_results": run.outputs}
@@ -142,25 +128,22 @@ def _picked(run: Run, decision: Decision) -> Decision:
 
 
 def _recorded(decision: Decision, step_id: int) -> tuple[Decision, list[Action]]:
-    """A snapshot in plain values, with an id of its own for each action, and what tools get.
-
-    That is what the agent sent, where the record cannot hold it as it is.
-    """
+    """A snapshot in plain values, with an id of its own for each action, and what the tools get."""
     actions: list[Action] = []
     sent: list[Action] = []
-    ids: list[str] = []
+    ids: set[str] = set()
     for index, action in enumerate(decision.actions):
         own = first = action.action_id or f"call_{step_id}_{index}"
         while own in ids:
             index += 1
             own = f"{first}_{index}"
-        ids.append(own)
+        ids.add(own)
         try:
-            kept = _with_args(action, exact(action.args), ids[-1])
+            kept = Action(action.name, exact(action.args), action.kind, own, *_REST(action))
             sent.append(kept)
         except (ValueError, RuntimeError):
-            kept = _with_args(action, plain(action.args), ids[-1])
-            sent.append(_with_args(action, action.args, ids[-1]))
+            kept = Action(action.name, plain(action.args), action.kind, own, *_REST(action))
+            sent.append(Action(action.name, action.args, action.kind, own, *_REST(action)))
         kept.metadata = plain(action.metadata)
         actions.append(kept)
     answer, rationale, meta = decision.final_answer, decision.rationale, decision.meta
@@ -168,17 +151,7 @@ def _recorded(decision: Decision, step_id: int) -> tuple[Decision, list[Action]]
     return Decision(decision.mode, actions, *values, target=decision.target), sent
 
 
-def _say_decision(run: Run, decision: Decision, said: str | None) -> None:
-    """Add what was decided, in the model's own words if it was the model."""
-    calls: dict[str, Any] = {}
-    if decision.actions:
-        native = run.record.native_tool_call_used
-        calls = {"tool_calls": recorded_calls(decision.actions), "native": native}
-    run.say("assistant", _spoken(decision) if said is None else said, **calls)
-
-
 def _spoken(decision: Decision) -> str:
-    """The decision as the text of a conversation."""
     if decision.mode == "final":
         said = f"Final answer: {_text(decision.final_answer)}"
     elif decision.mode == "act":
@@ -202,26 +175,22 @@ def _act(run: Run) -> bool:
     run.stamp()
     run.results = batch.results
     run.outputs = [_seen(result) for result in batch.results]
-    record.action_results = plain(run.outputs)
-    record.tool_invocations = [tool_invocation(result) for result in batch.results]
+    record.action_results = results = plain(run.outputs)
+    record.tool_invocations = calls = [tool_invocation(result) for result in batch.results]
     record.action_execution = batch.execution
-    run.emit(
-        RuntimePhase.ACT,
-        stage="action_results",
-        tool_invocations=record.tool_invocations,
-        action_results=record.action_results,
-    )
-    for output in record.action_results if run.memory is not None else ():
+    told = {"stage": "action_results", "tool_invocations": calls, "action_results": results}
+    run.emit(RuntimePhase.ACT, **told)
+    for output in results if run.memory is not None else ():
         run.remember("action_result", output)
     if run.talks:
-        _say_results(run, batch.results)
+        most = run.engine.context_config.max_result_chars
+        for action, result in zip(record.actions, batch.results):
+            said = {"name": action.name, "tool_call_id": action.action_id}
+            said["native"] = record.native_tool_call_used
+            run.say("tool", _text(result.to_model_dict(max_chars=most)), **said)
     if run.seat.env is not None:
-        taken = {
-            "decision_mode": run.decision.mode,
-            "actions": run.calls,
-            "final_answer": run.decision.final_answer,
-            "action_results": run.outputs,
-        }
+        taken = {"decision_mode": run.decision.mode, "actions": run.calls}
+        taken |= {"final_answer": run.decision.final_answer, "action_results": run.outputs}
         run.env_result = run.foreign(ErrorCategory.ENV, run.seat.env.step, taken, run.state)
     run.emit(RuntimePhase.ACT, stage="observation_ready")
     if run.pending_handoff is not None:
@@ -229,48 +198,13 @@ def _act(run: Run) -> bool:
     return run.pending_handoff is not None
 
 
-def _with_args(action: Action, args: Any, action_id: str | None) -> Action:
-    return Action(
-        action.name,
-        args,
-        action.kind,
-        action_id,
-        action.timeout_s,
-        action.max_retries,
-        action.idempotent,
-        action.classification,
-        action.metadata,
-    )
-
-
-def _say_results(run: Run, results: list[ToolResult]) -> None:
-    most = run.engine.context_config.max_result_chars
-    for action, result in zip(run.record.actions, results):
-        run.say(
-            "tool",
-            _text(result.to_model_dict(max_chars=most)),
-            name=action.name,
-            tool_call_id=action.action_id,
-            native=run.record.native_tool_call_used,
-        )
-
-
 def _seen(result: ToolResult) -> Any:
-    """What agents and critics see of a result: its output.
-
-    A failure says what failed beside the output; the keys of an output that is a dict
-    are found where a success has them (``returncode`` of a command, say).
-    """
+    """What agents and critics see: the output, of a failure with the reason, its keys in place."""
     if result.is_success:
         return result.output
-    return {
-        **(result.output if isinstance(result.output, dict) else {}),
-        "tool_name": result.tool_name,
-        "status": result.status,
-        "error": result.error,
-        "error_code": result.error_code,
-        "output": result.output,
-    }
+    names = ("tool_name", "status", "error", "error_code", "output")
+    found = result.output if isinstance(result.output, dict) else {}
+    return {**found, **{name: getattr(result, name) for name in names}}
 
 
 def _reduce(run: Run) -> bool:
@@ -297,16 +231,12 @@ def _difference(before: Any, after: Any) -> dict[str, Any]:
         return {}
     if not isinstance(before, dict) or not isinstance(after, dict):
         return {"state": {"before": before, "after": after}}
-    return {
-        name: {"before": before.get(name), "after": after.get(name)}
-        for name in (*before, *(name for name in after if name not in before))
-        if before.get(name) != after.get(name)
-    }
+    changed = [n for n in {**before, **after} if before.get(n) != after.get(n)]
+    return {name: {"before": before.get(name), "after": after.get(name)} for name in changed}
 
 
-_Stage = tuple[RuntimePhase, Callable[[Run], Any], Callable[[Run], Any] | None]
 # Each with what does it, which ends the step when it returns True, and when there is one.
-_ORDER: list[_Stage] = [
+_ORDER: list[tuple[RuntimePhase, Any, Any]] = [
     (RuntimePhase.DECIDE, _decide, None),
     (RuntimePhase.ACT, _act, lambda run: run.decision.mode == "act"),
     (RuntimePhase.REDUCE, _reduce, None),
@@ -314,5 +244,5 @@ _ORDER: list[_Stage] = [
     (RuntimePhase.CHECK_STOP, check_stop, None),
 ]
 _STAGES = [
-    (*stage, f"on_before_{stage[0].lower()}", f"on_after_{stage[0].lower()}") for stage in _ORDER
+    (*one, *(f"on_{when}_{one[0].lower()}" for when in ("before", "after"))) for one in _ORDER
 ]

@@ -12,9 +12,9 @@ import re
 from contextlib import suppress
 from typing import Any
 
-from ..core.action import Action
-from ..core.decision import Decision
-from ._replies import ParseError
+from ..core import Action, Decision
+from ..core._contract import strict_copy
+from ._replies import ParseError, first_of
 
 # Line breaks inside JSON texts are let through: models write code that way.
 DECODER = json.JSONDecoder(strict=False)
@@ -37,7 +37,7 @@ _INVENTED = re.compile(
 )
 _OPENING = re.compile(r"\s*(?:```[\w-]*\s|`)?\s*")
 _NAME = re.compile(r"([A-Za-z_][\w.-]*)`?[ \t]*")
-_BLANK = re.compile(r"[`*.\s]*")
+BLANK = re.compile(r"[`*.\s]*")
 _NO_INPUT = re.compile(
     r"[ \t]*(?:none|null)?[`*. \t]*(?:\n(?!\s*(?:```\w*\s*)?\{)|\Z)", re.IGNORECASE
 )
@@ -111,7 +111,7 @@ def _react_call(text: str, start: int) -> tuple[Action, int]:
         return Action(name, _call_args(name, text[start : end - 1])), end
     label = _LABEL.search(text, end)
     if label and label["label"].lower() == "action input":
-        if not _BLANK.fullmatch(text, end, label.start()):
+        if not BLANK.fullmatch(text, end, label.start()):
             raise _unreadable(name, "other text follows the name")
         end = label.end()
     if none := _NO_INPUT.match(text, end):
@@ -133,15 +133,11 @@ def json_action(item: object, where: str) -> Action:
     name = next((n.strip() for n in names if isinstance(n, str) and n.strip()), None)
     if name is None:
         raise ParseError(f'{where} has no name, expected {{"name": ..., "args": ...}}')
-    given = (fields.get(key) for key in ("args", "arguments", "action_input"))
-    return Action(name, args_of(name, next((g for g in given if g is not None), None)))
+    return Action(name, args_of(name, first_of(fields, "args", "arguments", "action_input")))
 
 
 def args_of(name: str, value: object) -> dict[str, Any]:
-    """Arguments as an object: given as one, as its JSON text, or not at all.
-
-    Some servers encode the text again, once or twice.
-    """
+    """Arguments as an object: given as one, as its JSON (perhaps encoded again), or not at all."""
     for _ in range(_MAX_ENCODINGS):
         if not isinstance(value, str):
             break
@@ -185,27 +181,23 @@ def _closing(text: str, start: int, name: str) -> int:
 
 
 def _call_args(name: str, source: str) -> dict[str, Any]:
-    """The arguments written in ``source``: ``key=value, ...`` or one dict."""
+    """The arguments written in ``source``: ``key=value, ...`` or one dict. Nothing is run."""
     if source.strip().startswith("{"):
         with suppress(ValueError, RecursionError):
             return DECODER.decode(source.strip())  # type: ignore[no-any-return]
     try:
-        return _python_args(_QUOTED.sub(_as_python, source.strip()))
+        source = _QUOTED.sub(_as_python, source.strip())
+        call = ast.parse(f"_({source}\n)", mode="eval").body
+        if not isinstance(call, ast.Call):
+            raise ValueError("it is not one call")
+        if len(call.args) == 1 and isinstance(call.args[0], ast.Dict) and not call.keywords:
+            return _literal(call.args[0])  # type: ignore[no-any-return]
+        args = {word.arg: _literal(word.value) for word in call.keywords if word.arg}
+        if call.args or len(args) < len(call.keywords):
+            raise ValueError("an argument has no name of its own")
+        return args
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise _unreadable(name, getattr(error, "msg", None) or str(error)) from None
-
-
-def _python_args(source: str) -> dict[str, Any]:
-    """The arguments of a call in Python's notation, read without running it."""
-    call = ast.parse(f"_({source}\n)", mode="eval").body
-    if not isinstance(call, ast.Call):
-        raise ValueError("it is not one call")
-    if len(call.args) == 1 and isinstance(call.args[0], ast.Dict) and not call.keywords:
-        return _literal(call.args[0])  # type: ignore[no-any-return]
-    args = {word.arg: _literal(word.value) for word in call.keywords if word.arg}
-    if call.args or len(args) < len(call.keywords):
-        raise ValueError("an argument has no name of its own")
-    return args
 
 
 def _as_python(quoted: re.Match[str]) -> str:
@@ -216,28 +208,22 @@ def _as_python(quoted: re.Match[str]) -> str:
     return text.replace("\r\n", "\n").replace("\n", "\\n")
 
 
-def _literal(node: ast.expr | None) -> Any:
+class _Words(ast.NodeTransformer):
+    """JSON's words for Python's, unless they are names of something else."""
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Constant(_WORDS[node.id]) if node.id in _WORDS else node
+
+
+def _literal(node: ast.expr) -> Any:
     """The JSON value that ``node`` spells; ValueError for anything else."""
-    match node:
-        case ast.Constant(value=str() | int() | float() | None as value):
-            return value
-        case ast.Name(id="true" | "false" | "null" as word):
-            return _WORDS[word]
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as n)):
-            return -n
-        case ast.List(elts=items) | ast.Tuple(elts=items):
-            return [_literal(item) for item in items]
-        case ast.Dict(keys=keys, values=values):
-            named = [key.value for key in keys if isinstance(key, ast.Constant)]
-            if len(named) < len(keys) or not all(isinstance(name, str) for name in named):
-                raise ValueError("a key is not text")
-            return {name: _literal(value) for name, value in zip(named, values)}
-    raise ValueError("a value is neither a literal nor quoted")
+    try:
+        value = ast.literal_eval(_Words().visit(node))
+    except ValueError:
+        raise ValueError("a value is neither a literal nor quoted") from None
+    return strict_copy(value, tuples=True)
 
 
 def _unreadable(name: str, why: str) -> ParseError:
-    """The error for a call of ``name`` that cannot be read, with the right forms."""
-    return ParseError(
-        f"cannot read the call of {name!r}: {why}, "
-        'expected tool(key=1, other="text") or tool({"key": 1})'
-    )
+    forms = 'tool(key=1, other="text") or tool({"key": 1})'
+    return ParseError(f"cannot read the call of {name!r}: {why}, expected {forms}")

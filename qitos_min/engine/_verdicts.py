@@ -6,13 +6,11 @@ from copy import deepcopy
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from ..core import ErrorCategory, StateSchema, StopReason
 from ..core._foreign import described, guarded
-from ..core.errors import ErrorCategory, StopReason
-from ..core.state import StateSchema
 from ._plain import plain
 from ._run import Run
-from .critic import critic_name
-from .critic_result import CriticResult
+from .critic import CriticResult, critic_name
 from .states import RuntimePhase
 
 
@@ -58,10 +56,9 @@ def _retry(run: Run, verdict: CriticResult) -> None:
     run.modified_prompt = verdict.modified_prompt
     for name in [f.name for f in fields(state)] if is_dataclass(state) else ():
         if verdict.state_patch and name in verdict.state_patch:
-            value = verdict.state_patch[name]
             # A critic may give the same patch again.
-            copied, error = guarded(deepcopy, value)
-            setattr(state, name, value if error else copied)
+            copied, error = guarded(deepcopy, verdict.state_patch[name])
+            setattr(state, name, verdict.state_patch[name] if error else copied)
     if isinstance(state, StateSchema):
         state.stop_reason = None
         state.validate()
@@ -76,13 +73,8 @@ def check_stop(run: Run) -> bool:
     if run.stop_reason is None:
         run.emit(RuntimePhase.CHECK_STOP, stage="continue")
         return False
-    run.emit(
-        RuntimePhase.CHECK_STOP,
-        stage="stop",
-        stop_reason=run.stop_reason.value,
-        final_result=plain(run.final_result),
-        stop_detail=plain(detail),
-    )
+    told = {"stop_reason": run.stop_reason.value, "final_result": plain(run.final_result)}
+    run.emit(RuntimePhase.CHECK_STOP, stage="stop", **told, stop_detail=plain(detail))
     return True
 
 

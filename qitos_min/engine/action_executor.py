@@ -6,50 +6,55 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import Any
 
+from ..core import ErrorCategory, ToolRegistry, ToolResult
 from ..core._foreign import guarded, outcome
 from ..core._threads import AT_WORK, RunThreads
 from ..core._tool_call import is_cancelled, may_ask
 from ..core.action import Action, ActionExecutionPolicy, ActionResult, ActionStatus
-from ..core.errors import ErrorCategory
-from ..core.tool_registry import ToolRegistry
-from ..core.tool_result import ToolResult
 from .cancellation import CancelToken
 
 __all__ = ["ActionBatch", "ActionExecutionPolicy", "ActionExecutor", "tool_invocation"]
+
+
+_INVOCATION = ["tool_name", "action_id", "status", "error", "error_code", "error_kind"]
+_INVOCATION += ["error_category", "attempts", "latency_ms", "worker_still_running"]
+_INVOCATION += ["outcome_unknown", "source"]
+Actions = Sequence[Action]
+# Why an action was not started, by code.
+_CAUSES = {
+    "budget_time": "the time of the run was used up",
+    "batch_stopped": "an earlier call of the batch did not succeed",
+    "run_cancelled": "the run was cancelled",
+}
 
 
 @dataclass(frozen=True)
 class ActionBatch:
     """What came of the actions of one decision."""
 
-    results: list[ToolResult]
-    """One per action, in the order of the actions."""
+    results: list[ToolResult]  # One per action, in the order of the actions.
+    # How the batch was run, as JSON: ``mode``, ``fail_fast``, ``max_concurrency``,
+    # ``segments`` and ``completion_order``; both lists hold positions of actions.
     execution: dict[str, Any]
-    """How the batch was run, as JSON: ``mode``, ``fail_fast``, ``max_concurrency``,
-    ``segments`` and ``completion_order``; both lists hold positions of actions."""
 
 
 @dataclass(slots=True)
 class _Batch:
     """What the threads of one batch share."""
 
-    actions: Sequence[Action]
+    actions: Actions
     registry: ToolRegistry
-    context: Mapping[str, Any]
-    results: dict[int, ToolResult] = field(default_factory=dict)
-    """By position, in the order of completion."""
+    context: dict[str, Any]
+    results: dict[int, ToolResult] = field(default_factory=dict)  # In the order of completion.
     began: dict[int, float] = field(default_factory=dict)
     raised: list[BaseException] = field(default_factory=list)
     at_work: int = 0
-    peak: int = 0
-    """The most calls at one time."""
-    stopped: bool = False
-    """Whether a call failed after which none is to follow."""
-    late: bool = False
-    """Whether the time of the run was used up during a call."""
+    peak: int = 0  # The most calls at one time.
+    stopped: bool = False  # Whether a call failed after which none is to follow.
+    late: bool = False  # Whether the time of the run was used up during a call.
 
     @property
     def is_over(self) -> bool:
@@ -58,15 +63,11 @@ class _Batch:
 
 
 class ActionExecutor:
-    """Runs batches of actions under one policy.
+    """Runs batches of actions under one policy, by default one action after the other.
 
-    Args:
-        tool_registry: A ``ToolRegistry``, or any object whose ``get(name)`` gives a tool
-            or None.
-        policy: How the calls of a batch are run; one after the other by default.
-        cancel_token: What may end a batch made by ``execute``.
-        watch: Is called with a moment (``before`` or ``after``), the action and its
-            result (None before) around each call.
+    ``tool_registry`` is any object whose ``get(name)`` gives a tool or None; ``cancel_token``
+    may end a batch made by ``execute``. Around each call ``watch`` is called with a moment
+    (``before`` or ``after``), the action and its result (None before).
     """
 
     def __init__(
@@ -80,17 +81,14 @@ class ActionExecutor:
         self.tool_registry = tool_registry
         self.policy = policy if policy is not None else ActionExecutionPolicy()
         self.cancel_token = cancel_token
+        # ``policy`` and ``concurrency_peak`` of the latest batch.
         self.last_execution_stats: dict[str, Any] = {}
-        """``policy`` and ``concurrency_peak`` of the latest batch."""
         self._watch = watch
 
-    def execute(
-        self, actions: Sequence[Action], env: Any = None, state: Any = None
-    ) -> list[ActionResult]:
+    def execute(self, actions: Actions, env: Any = None, state: Any = None) -> list[ActionResult]:
         """Run each action and return one ``ActionResult`` per action, in their order.
 
-        Its metadata tells of limits, times and cancellation: timeout_source, timeout_s,
-        worker_still_running, cancel_source, segment_index, started_at and ended_at (UTC).
+        Its metadata tells of limits, times (UTC), segment and cancellation.
         """
         context = {"env": env, "state": state, "cancel_token": self.cancel_token}
         batch, execution = self._batch(actions, context)
@@ -98,25 +96,21 @@ class ActionExecutor:
         return [_short_result(batch, place, segment[place]) for place in range(len(batch.actions))]
 
     def run_batch(
-        self, actions: Sequence[Action], runtime_context: Mapping[str, Any] | None = None
+        self, actions: Actions, runtime_context: Mapping[str, Any] | None = None
     ) -> ActionBatch:
         """Run each action and return one result per action.
 
-        Actions that may run together do so; every other action waits for those
-        before it and runs alone. With the context's ``threads``, as in a run, tools
-        work in these, so that one that hangs can be left behind; with a ``CancelToken``
-        and no threads, in threads of this batch. Checks and approvals are in the
-        calling thread, and without a token so is a lone call altogether. When
-        the context's ``cancel_token`` says ``immediate``, or the time of the run is used
-        up during a call, no further action is started. Only ``KeyboardInterrupt`` is
-        raised.
+        Actions that may run together do so; every other action waits for those before it and
+        runs alone. With the context's ``threads``, as in a run, tools work in these, so that
+        one that hangs can be left behind; with a ``CancelToken`` and no threads, in threads of
+        this batch. Checks and approvals are in the calling thread, and without a token so is a
+        lone call. No further action is started when the ``cancel_token`` says ``immediate`` or
+        the time of the run is used up. Only ``KeyboardInterrupt`` is raised.
         """
         batch, execution = self._batch(actions, dict(runtime_context or {}))
         return ActionBatch([batch.results[p] for p in range(len(batch.actions))], execution)
 
-    def _batch(
-        self, actions: Sequence[Action], context: dict[str, Any]
-    ) -> tuple[_Batch, dict[str, Any]]:
+    def _batch(self, actions: Actions, context: dict[str, Any]) -> tuple[_Batch, dict[str, Any]]:
         """Run the actions; the batch then has a result for each."""
         own = None
         if context.get("threads") is None and isinstance(context.get("cancel_token"), CancelToken):
@@ -135,45 +129,43 @@ class ActionExecutor:
             if own is not None:
                 own.close()
         # A copy first: a worker that an interrupt left behind may still add to it.
-        done = batch.results
-        batch.results = dict(done)
-        execution = {
-            "mode": self.policy.mode,
-            "fail_fast": self.policy.fail_fast,
-            "max_concurrency": self.policy.max_concurrency,
-            "segments": segments,
-            "completion_order": list(batch.results),
-        }
+        batch.results = dict(batch.results)
+        policy = self.policy
+        execution: dict[str, Any] = {"mode": policy.mode, "fail_fast": policy.fail_fast}
+        execution |= {"max_concurrency": policy.max_concurrency, "segments": segments}
+        execution["completion_order"] = list(batch.results)
+        why = "budget_time" if batch.late else "batch_stopped" if batch.stopped else "run_cancelled"
         for place, action in enumerate(batch.actions):
             if place not in batch.results:
-                batch.results[place] = _not_started(action, batch)
-        self.last_execution_stats = {"policy": vars(self.policy), "concurrency_peak": batch.peak}
+                batch.results[place] = ToolResult.execution_error(
+                    code=why,
+                    error=f"not started, because {_CAUSES[why]}",
+                    status="cancelled",
+                    tool_name=batch.registry.resolve_name(action.name) or action.name,
+                    action_id=action.action_id,
+                    attempts=0,
+                )
+        self.last_execution_stats = {"policy": vars(policy), "concurrency_peak": batch.peak}
         return batch, execution
 
     def _segments(self, batch: _Batch) -> list[list[int]]:
         """The positions of the actions; those in one list may run together."""
         segments: list[list[int]] = []
-        together = False
+        registry, allowed, together = batch.registry, self.policy.parallel_tool_names, False
         for place, action in enumerate(batch.actions):
-            free = self.policy.mode == "parallel" and self._is_free(action, batch)
+            name = registry.resolve_name(action.name) if self.policy.mode == "parallel" else None
+            free = (
+                name is not None
+                and registry.resolve(name).spec.concurrency_safe is True
+                and (allowed is None or name in allowed or action.name in allowed)
+                and not may_ask(registry, name, batch.context)
+            )
             if free and together:
                 segments[-1].append(place)
             else:
                 segments.append([place])
             together = free
         return segments
-
-    def _is_free(self, action: Action, batch: _Batch) -> bool:
-        """Whether a call may overlap with its neighbours."""
-        name = batch.registry.resolve_name(action.name)
-        if name is None:
-            return False
-        allowed = self.policy.parallel_tool_names
-        return (
-            batch.registry.resolve(name).spec.concurrency_safe is True
-            and (allowed is None or name in allowed or action.name in allowed)
-            and not may_ask(batch.registry, name, batch.context)
-        )
 
     def _run(self, place: int, batch: _Batch) -> None:
         action, threads = batch.actions[place], batch.context.get("threads")
@@ -230,8 +222,7 @@ class ActionExecutor:
             raise batch.raised[0]
 
 
-def _registry_of(source: Any, actions: Sequence[Action]) -> ToolRegistry:
-    """A registry with the tools that the actions name."""
+def _registry_of(source: Any, actions: Actions) -> ToolRegistry:
     if isinstance(source, ToolRegistry):
         return source
     registry = ToolRegistry()
@@ -242,32 +233,15 @@ def _registry_of(source: Any, actions: Sequence[Action]) -> ToolRegistry:
     return registry
 
 
-def _not_started(action: Action, batch: _Batch) -> ToolResult:
-    code, cause = "batch_stopped", "an earlier call of the batch did not succeed"
-    if batch.late:
-        code, cause = "budget_time", "the time of the run was used up"
-    elif not batch.stopped:
-        code, cause = "run_cancelled", "the run was cancelled"
-    return ToolResult.execution_error(
-        code=code,
-        error=f"not started, because {cause}",
-        status="cancelled",
-        tool_name=batch.registry.resolve_name(action.name) or action.name,
-        action_id=action.action_id,
-        attempts=0,
-    )
-
-
 def _short_result(batch: _Batch, place: int, segment: int) -> ActionResult:
-    """A result as QitOS agents read it."""
     action, result = batch.actions[place], batch.results[place]
     tool = batch.registry.get(action.name)
     limits = {"action": action.timeout_s, "tool": tool.spec.timeout_s if tool else None}
     source = next((name for name, limit in limits.items() if limit is not None), None)
-    began = None
-    if place in batch.began:
-        began = datetime.fromtimestamp(batch.began[place], timezone.utc)
-    ended = began and began + timedelta(milliseconds=result.latency_ms)
+    began, times = batch.began.get(place), []
+    if began is not None:
+        moments = (began, began + result.latency_ms / 1000)
+        times = [datetime.fromtimestamp(moment, timezone.utc).isoformat() for moment in moments]
     return ActionResult(
         name=action.name,
         status=ActionStatus(result.status),
@@ -283,32 +257,17 @@ def _short_result(batch: _Batch, place: int, segment: int) -> ActionResult:
             "worker_still_running": result.worker_still_running,
             "cancel_source": result.error_code if result.status == "cancelled" else None,
             "segment_index": segment,
-            "started_at": began and began.isoformat(),
-            "ended_at": ended and ended.isoformat(),
+            **dict(zip(("started_at", "ended_at"), times or (None, None))),
         },
     )
 
 
 def tool_invocation(result: ToolResult) -> dict[str, Any]:
-    """The entry of a step record's ``tool_invocations`` for one result.
-
-    ``artifact_refs`` is there only when there are any.
-    """
+    """The entry of a record's ``tool_invocations``; ``artifact_refs`` only where there are any."""
     failed = result.status in ("error", "timed_out")
-    record = {
-        "tool_name": result.tool_name,
-        "action_id": result.action_id,
-        "status": result.status,
-        "error": result.error,
-        "error_code": result.error_code,
-        "error_kind": result.error_kind,
-        "error_category": ErrorCategory.TOOL.value if failed else None,
-        "attempts": result.attempts,
-        "latency_ms": result.latency_ms,
-        "worker_still_running": result.worker_still_running,
-        "outcome_unknown": result.outcome_unknown,
-        "source": result.provenance.get("source"),
-    }
+    record = {name: getattr(result, name, None) for name in _INVOCATION}
+    record["error_category"] = ErrorCategory.TOOL.value if failed else None
+    record["source"] = result.provenance.get("source")
     if result.artifact_refs:
         record["artifact_refs"] = [ref.to_dict() for ref in result.artifact_refs]
     return record

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core import AgentRegistry, AgentSpec, BaseTool, StopReason, ToolResult, ToolSpec
 from ..core._foreign import error_text, guarded
 from ..core._tool_call import raised
-from ..core.agent_spec import AgentRegistry, AgentSpec
-from ..core.errors import StopReason
-from ..core.tool import BaseTool, ToolSpec
-from ..core.tool_result import ToolResult
 from ._plain import plain
 from .engine import Engine, first
 from .states import RuntimeBudget, RuntimePhase
@@ -20,12 +17,11 @@ _MAX_DEPTH = 3
 _SHARED = ("agent_registry", "approval_callback", "auto_approve")
 _HANDOFF = ("from", "to", "context_strategy", "messages_passed")
 _TASK = {"type": "string", "description": "what the agent is to do"}
-_PARAMETERS = {"task": _TASK, "context": {"type": "string", "description": "what it needs to know"}}
-_PART = {
-    "type": "object",
-    "properties": {"agent": {"type": "string", "description": "who is to do it"}, "task": _TASK},
-    "required": ["agent", "task"],
-}
+_NEEDED = {"type": "string", "description": "what it needs to know"}
+_WHO = {"type": "string", "description": "who is to do it"}
+_PART: dict[str, Any] = {"type": "object", "properties": {"agent": _WHO, "task": _TASK}}
+_PART["required"] = ["agent", "task"]
+_Context = dict[str, Any] | None
 
 
 class DelegateTool(BaseTool):
@@ -42,13 +38,12 @@ class DelegateTool(BaseTool):
 
     def __init__(self, spec: AgentSpec, *, critics: list[Any] | None = None) -> None:
         text = f"Let {spec.name} do a part of the task: {spec.description}"
-        name = f"delegate_to_{spec.name}"
-        super().__init__(ToolSpec(name, text, parameters=_PARAMETERS, required=["task"]))
+        parameters = {"task": _TASK, "context": _NEEDED}
+        own = ToolSpec(f"delegate_to_{spec.name}", text, parameters=parameters, required=["task"])
+        super().__init__(own)
         self._agent, self._critics = spec, critics
 
-    def execute(
-        self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
-    ) -> ToolResult:
+    def execute(self, args: dict[str, Any], runtime_context: _Context = None) -> ToolResult:
         """Run the agent; its failure is this call's error."""
         context = runtime_context or {}
         run, name, text = context["run"], self._agent.name, args["task"]
@@ -65,7 +60,14 @@ class DelegateTool(BaseTool):
         if error is not None:
             run.emit(RuntimePhase.DELEGATE_END, error=error_text(error), agent=name)
             raise error
-        self._merge(run, result)
+        for record in result.records:
+            nested = {"agent": name, "step": record.step_id}
+            for output in record.critic_outputs:
+                own = output["details"] if isinstance(output["details"], dict) else {}
+                run.record.critic_outputs.append({**output, "details": {**nested, **own}})
+        for event in result.events:
+            if event.phase is RuntimePhase.HANDOFF_START:
+                run.emit(event.phase, **{key: event.payload[key] for key in _HANDOFF})
         task, failure = result.task_result, result.failure
         said = failure["message"] if failure else None
         told = {"agent": name, "stop_reason": task.stop_reason, "steps": result.step_count}
@@ -73,25 +75,23 @@ class DelegateTool(BaseTool):
         if failure is None:
             answer = {"agent": name, "final_result": plain(task.final_result)}
             return ToolResult(output={**answer, **told})
-        return ToolResult.execution_error(
-            code="delegate_failed",
-            error=f"{name} failed: {said}",
-            metadata={"traceback": failure["traceback"]},
-        )
+        why, more = f"{name} failed: {said}", {"traceback": failure["traceback"]}
+        return ToolResult.execution_error(code="delegate_failed", error=why, metadata=more)
 
     def _engine(self, context: dict[str, Any]) -> Engine:
         spec, run = self._agent, context["run"]
         steps = run.left(StopReason.BUDGET_STEPS, StopReason.MAX_STEPS)
         steps = None if steps is None else max(int(steps) - 1, 0)
         most = [limit for limit in (steps, spec.max_steps_override) if limit is not None]
+        budget = RuntimeBudget(
+            max_steps=min(most, default=None),
+            max_runtime_seconds=run.left(StopReason.BUDGET_TIME),
+            max_tokens=run.left(StopReason.BUDGET_TOKENS),
+        )
         engine: Engine = Engine(
             spec.agent,
+            budget,
             tool_registry=spec.tools_override,
-            budget=RuntimeBudget(
-                max_steps=min(most, default=None),
-                max_runtime_seconds=run.left(StopReason.BUDGET_TIME),
-                max_tokens=run.left(StopReason.BUDGET_TOKENS),
-            ),
             critics=self._critics,
             env=context["env"] if spec.shared_env else None,
             delegate_depth=context["delegate_depth"] + 1,
@@ -100,17 +100,6 @@ class DelegateTool(BaseTool):
         )
         engine.token, engine.parent = run.token, run
         return engine
-
-    def _merge(self, run: Any, result: Any) -> None:
-        """Add what the nested run was told by its critics, and its handoffs."""
-        for record in result.records:
-            nested = {"agent": self._agent.name, "step": record.step_id}
-            for output in record.critic_outputs:
-                own = output["details"] if isinstance(output["details"], dict) else {}
-                run.record.critic_outputs.append({**output, "details": {**nested, **own}})
-        for event in result.events:
-            if event.phase is RuntimePhase.HANDOFF_START:
-                run.emit(event.phase, **{name: event.payload[name] for name in _HANDOFF})
 
 
 class FanoutTool(BaseTool):
@@ -128,16 +117,13 @@ class FanoutTool(BaseTool):
         super().__init__(ToolSpec("fanout", text, parameters=parameters, required=["tasks"]))
         self._agents = agents
 
-    def execute(
-        self, args: dict[str, Any], runtime_context: dict[str, Any] | None = None
-    ) -> ToolResult:
+    def execute(self, args: dict[str, Any], runtime_context: _Context = None) -> ToolResult:
         """Run the agents, one after the other."""
         output, failed = [], []
         for part in args["tasks"]:
+            given = {"task": part["task"]}, runtime_context
             result, error = guarded(
-                lambda: DelegateTool(self._agents.resolve(part["agent"])).execute(
-                    {"task": part["task"]}, runtime_context
-                )
+                lambda: DelegateTool(self._agents.resolve(part["agent"])).execute(*given)
             )
             result = result if error is None else raised(error)
             output.append({"agent": part["agent"], "output": result.output})
@@ -146,6 +132,5 @@ class FanoutTool(BaseTool):
                 failed.append(str(result.error))
         if len(failed) < len(output):
             return ToolResult(output=output)
-        return ToolResult.execution_error(
-            code="fanout_failed", error="; ".join(failed), output=output
-        )
+        why = "; ".join(failed)
+        return ToolResult.execution_error(code="fanout_failed", error=why, output=output)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, Generic
 
+from ..core import ActionExecutionPolicy, AgentRegistry, AgentSpec, Task, ToolRegistry
 from ..core._contract import check_count
 from ..core._foreign import brief, summary
-from ..core.action import ActionExecutionPolicy
 from ..core.agent_module import ObservationT, StateT
-from ..core.agent_spec import AgentRegistry, AgentSpec
 from ..core.decision import ActionT
-from ..core.task import Task, check_limits
-from ..core.tool_registry import ToolRegistry
+from ..core.task import check_limits
+from ._checkpoint import restore
 from ._handoff import TransferTool
 from ._protocols import Protocol, resolve_protocol
 from ._result import EngineResult, StepSummary
@@ -133,9 +131,8 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
     def run(self, task: str | Task, **state_kwargs: Any) -> EngineResult:
         """Run a task and return the result, whatever happens on the way.
 
-        ``state_kwargs`` go to the agent's ``init_state``; what that raises is raised here. After
-        that only ``KeyboardInterrupt`` comes out, with the result on ``last_result``. A run that
-        fails is logged once, at ERROR on the logger ``qitos_min``, with its traceback.
+        What the agent's ``init_state(task, **state_kwargs)`` raises is raised; after it only
+        ``KeyboardInterrupt``, with the result on ``last_result``. A failed run is logged once.
         """
         return self.session(task, **state_kwargs).run()
 
@@ -153,33 +150,18 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
         Raises ``ValueError`` without a checkpoint store, ``KeyError`` for an unknown run and
         ``StateMigrationError`` for one that cannot be read.
         """
-        from ._checkpoint import restore  # Runs without a store need none.
-
-        store = self.checkpoint_store
-        if store is None:
+        if (store := self.checkpoint_store) is None:
             raise ValueError("resume needs an engine with a checkpoint_store")
         runs = list(store.list_runs()) if hasattr(store, "list_runs") else [run_id]
         if run_id not in runs:
             others = f"{len(runs) - 10} others and " if len(runs) > 10 else ""
             held = others + (", ".join(map(brief, runs[-10:])) or "none")
             raise KeyError(f"no run {brief(run_id)} in {store!r}, which has {held}")
-        run = restore(self, run_id, state_kwargs)
-        return EngineSession(self, run, resumed=True).run()
+        return EngineSession(self, restore(self, run_id, state_kwargs), resumed=True).run()
 
     def cancel(self, mode: CancelMode | str = CancelMode.IMMEDIATE) -> None:
         """Stop the run under way, or the next one if there is none; any thread may."""
         self.token.cancel(mode)
-
-    def drop_token(self, used: CancelToken) -> None:
-        """Put the token of a finished run aside, if it was cancelled."""
-        if used is self.token and used.mode is not None:
-            self.token = CancelToken()
-
-    def watchers(self) -> list[Any]:
-        """Return the hooks, and what hears of events like one."""
-        sink = getattr(self.runtime, "event_sink", None)
-        heard = [SimpleNamespace(on_event=lambda event, *_: sink(event))] if sink else []
-        return [*self.hooks, *heard]
 
     def register_hook(self, hook: Any) -> None:
         """Add a hook for runs that begin later."""
@@ -212,40 +194,30 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
             tool_count=len(self.tool_registry),
         )
 
-    def entry_seat(self) -> Seat:
-        """Return who begins a run, with the tools registered now."""
-        spec = self.agent_registry.spec_of(self.agent) if self.agent_registry else None
-        llm = getattr(self.agent, "llm", None)
-        more = {"env": self.env, "shared_memory": self.shared_memory}
-        return self._seat(self.agent, spec, source=self.tool_registry, llm=llm, **more)
-
-    def seat_of(self, spec: AgentSpec) -> Seat:
-        """Return who goes on after a handoff."""
-        agent = checked_part("agent", spec.agent)
-        return self._seat(
-            agent,
-            spec,
-            source=first(spec.tools_override, agent, "tool_registry", ToolRegistry()),
-            llm=first(spec.model_override, agent, "llm"),
-            env=self.env if spec.shared_env else None,
-            shared_memory=first(spec.shared_memory, self, "shared_memory"),
-        )
-
-    def _seat(self, agent: Any, own: AgentSpec | None, **parts: Any) -> Seat:
+    def seat_of(self, spec: AgentSpec | None = None) -> Seat:
+        """Return who goes on after a handoff, or who begins a run, with the tools of now."""
+        if spec is None:
+            agent, llm, env, memory = self.agent, None, self.env, self.shared_memory
+            source = self.tool_registry
+            own = self.agent_registry.spec_of(agent) if self.agent_registry else None
+        else:
+            agent, llm, own = checked_part("agent", spec.agent), spec.model_override, spec
+            source = first(spec.tools_override, agent, "tool_registry", ToolRegistry())
+            env = self.env if spec.shared_env else None
+            memory = first(spec.shared_memory, self, "shared_memory")
         # A copy with the handoff tools, so that the caller's own stays as it is.
-        registry = parts["source"].copy()
-        for spec in self.agent_registry or ():
-            if spec is not own and spec.handoff_tool_name not in registry:
-                registry.register(TransferTool(spec))
-        name = own.name if own else agent_name(agent)
-        protocol = self._protocol_of(agent, parts["llm"])
-        return Seat(name=name, agent=agent, spec=own, registry=registry, protocol=protocol, **parts)
+        registry = source.copy()
+        for other in self.agent_registry or ():
+            if other is not own and other.handoff_tool_name not in registry:
+                registry.register(TransferTool(other))
+        llm = first(llm, agent, "llm")
+        parts: dict[str, Any] = {"registry": registry, "source": source, "llm": llm, "env": env}
+        parts |= {"shared_memory": memory, "protocol": self._protocol_of(agent, llm)}
+        return Seat(name=own.name if own else agent_name(agent), agent=agent, spec=own, **parts)
 
     def _protocol_of(self, agent: Any, llm: Any) -> Protocol | None:
         chosen = first(self.protocol, agent, "model_protocol")
-        if chosen is None and llm is None:
-            return None
-        if isinstance(chosen, str) or chosen is None:
+        if isinstance(chosen, str) or (chosen is None and llm is not None):
             return resolve_protocol(chosen, llm)
         return checked_part("protocol", chosen)
 

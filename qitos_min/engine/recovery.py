@@ -54,11 +54,10 @@ class RecoveryPolicy:
         """Return what to do about ``exc``, raised in a phase of a step."""
         details = getattr(getattr(exc, "info", None), "details", None) or {}
         code, own = details.get("code"), details.get("max_recoveries")
-        most: int | None = 3
         if category_of(exc) not in _RECOVERABLE:
             return RecoveryDecision(False, False, note="not recoverable")
-        if self.max_recoveries_per_run is not None or own is not None:
-            most = self.max_recoveries_per_run
+        most = self.max_recoveries_per_run
+        most = 3 if most is None and own is None else most
         used = self._used
         if own is not None and used[code] >= own or most is not None and used.total() >= most:
             return RecoveryDecision(False, False, note="max_recovery_exhausted")

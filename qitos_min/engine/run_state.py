@@ -14,6 +14,7 @@ from .states import utc_now
 __all__ = ["CURRENT_SCHEMA_VERSION", "RunState", "SCHEMA_VERSION_SUMMARIES"]
 
 CURRENT_SCHEMA_VERSION = "1.0"
+Convert = Callable[[Any], Any] | None
 SCHEMA_VERSION_SUMMARIES = {"1.0": "state, records, events, budget and token usage of one run"}
 
 
@@ -57,13 +58,8 @@ class RunState:
             token_usage=getattr(result, "total_tokens", 0),
         )
 
-    def to_json(
-        self, *, pretty: bool = True, context_serializer: Callable[[Any], Any] | None = None
-    ) -> str:
-        """Return the document as strict JSON text.
-
-        What ``context_serializer`` makes of ``state_data`` takes its place.
-        """
+    def to_json(self, *, pretty: bool = True, context_serializer: Convert = None) -> str:
+        """Return the document as strict JSON text; the serializer is given ``state_data``."""
         document = {f.name: getattr(self, f.name) for f in fields(self)}
         document = {"$schemaVersion": document.pop("schema_version"), **document}
         converts = context_serializer is not None
@@ -77,9 +73,7 @@ class RunState:
         return dumps(document, indent=2 if pretty else None)
 
     @classmethod
-    def from_json(
-        cls, raw: str | bytes, *, context_deserializer: Callable[[Any], Any] | None = None
-    ) -> RunState:
+    def from_json(cls, raw: str | bytes, *, context_deserializer: Convert = None) -> RunState:
         """Return the run that ``to_json`` wrote; every key but the version may be missing.
 
         Text that is no such document is a ``ValueError``; an unknown version is

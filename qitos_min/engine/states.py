@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime, timezone
 from enum import Enum
+from operator import attrgetter
 from typing import Any
 
+from ..core import Action, ActionExecutionPolicy, Decision
 from ..core._contract import Record
 from ..core._json import critic_traces, handoff_traces, to_json_value
-from ..core.action import Action
-from ..core.decision import Decision
 
-__all__ = [
-    "ContextConfig",
-    "CriticTrace",
-    "EngineConfig",
-    "HandoffTrace",
-    "RuntimeBudget",
-    "RuntimeEvent",
-    "RuntimePhase",
-    "StepRecord",
-    "StepResult",
-]
+__all__ = ["ContextConfig", "CriticTrace", "EngineConfig", "HandoffTrace", "RuntimeBudget"]
+__all__ += ["RuntimeEvent", "RuntimePhase", "StepRecord", "StepResult"]
 
 
 class RuntimePhase(str, Enum):
@@ -63,10 +55,8 @@ class RuntimeBudget(Record):
 class ContextConfig(Record):
     """How much a model call holds."""
 
-    max_history_rounds: int | None = None
-    """Rounds of earlier steps in a model call; None is all of them."""
-    max_result_chars: int = 4000
-    """Characters of one tool result in the conversation."""
+    max_history_rounds: int | None = None  # Rounds of earlier steps in it; None is all of them.
+    max_result_chars: int = 4000  # Characters of one tool result in the conversation.
 
 
 def utc_now() -> str:
@@ -86,6 +76,26 @@ class RuntimeEvent(Record):
     ts: str = field(default_factory=utc_now)
 
 
+@dataclass(frozen=True, kw_only=True)
+class RuntimeComposition:
+    """The parts that an engine takes as one: ``Engine(agent, runtime=...)``."""
+
+    checkpoint_store: Any = None  # Keeps the state after each step.
+    action_execution_policy: ActionExecutionPolicy | None = None  # The engine's own if None.
+    event_sink: Callable[[RuntimeEvent], None] | None = None  # Hears every event as it happens.
+    artifact_resolver: Any = None  # Such as ``kit.artifact.FileArtifactStore``.
+
+
+@dataclass
+class ToolApprovalItem:
+    """One tool call that waits for a person's word."""
+
+    tool_name: str
+    tool_args: dict[str, Any] = field(default_factory=dict)
+    message: str = ""
+    tool_spec: Any = None  # The tool's ``ToolPermissionSpec``, where there is one.
+
+
 @dataclass(slots=True)
 class StepRecord(Record):
     """What one step saw, decided and did; its values are snapshots."""
@@ -96,14 +106,13 @@ class StepRecord(Record):
     decision: Any = None
     model_response: dict[str, Any] = field(default_factory=dict)
     actions: list[Any] = field(default_factory=list)
+    # Outputs in the order of the actions; a failed call is a dict with error and output.
     action_results: list[Any] = field(default_factory=list)
-    """Outputs in the order of the actions; a failed call is a dict with error and output."""
     tool_invocations: list[dict[str, Any]] = field(default_factory=list)
     action_execution: dict[str, Any] = field(default_factory=dict)
+    # ``critic_name`` and the fields of CriticResult.
     critic_outputs: list[dict[str, Any]] = field(default_factory=list)
-    """``critic_name`` and the fields of CriticResult."""
-    state_diff: dict[str, Any] = field(default_factory=dict)
-    """Field -> {before, after}."""
+    state_diff: dict[str, Any] = field(default_factory=dict)  # Field -> {before, after}.
     context: dict[str, Any] = field(default_factory=dict)
     prompt_metadata: dict[str, Any] = field(default_factory=dict)
     protocol_id: str | None = None
@@ -113,8 +122,7 @@ class StepRecord(Record):
     parser_diagnostics: dict[str, Any] = field(default_factory=dict)
     parser_contract: str | None = None
     parser_salvage_applied: bool = False
-    decision_source: str | None = None
-    """``agent`` or ``model``."""
+    decision_source: str | None = None  # ``agent`` or ``model``.
     agent_id: str | None = None
     native_tool_call_used: bool = False
     native_tool_call_fallback_reason: str | None = None
@@ -128,28 +136,24 @@ class StepRecord(Record):
     model_input_visual_count: int = 0
 
     def to_row(self) -> dict[str, Any]:
-        """Every field but the events, which are kept apart, for writing as JSON.
-
-        Decision and actions are dicts already; other values are the record's own.
-        """
-        row, decision = {name: getattr(self, name) for name in _ROW}, self.decision
+        """Every field but the events, for writing as JSON: decision and actions as dicts."""
+        row, decision = dict(zip(_ROW, _row_of(self))), self.decision
         if isinstance(decision, Decision):
-            row["decision"] = {name: getattr(decision, name) for name in _DECISION}
-            rows = row["actions"] = [action_row(action) for action in decision.actions]
-            row["decision"]["actions"] = rows
+            row["actions"] = [action_row(action) for action in decision.actions]
+            row["decision"] = dict(zip(_DECISION, _decision_of(decision)))
+            row["decision"]["actions"] = row["actions"]
         return row
 
 
 _ROW = [f.name for f in fields(StepRecord) if f.name != "phase_events"]
 _DECISION = [f.name for f in fields(Decision)]
 _ACTION = [f.name for f in fields(Action)]
+_row_of, _decision_of, _action_of = (attrgetter(*names) for names in (_ROW, _DECISION, _ACTION))
 
 
 def action_row(action: Action) -> dict[str, Any]:
     """The fields of an action whose values are plain."""
-    row = {name: getattr(action, name) for name in _ACTION}
-    row["kind"] = action.kind.value
-    return row
+    return {**dict(zip(_ACTION, _action_of(action))), "kind": action.kind.value}
 
 
 @dataclass
@@ -168,26 +172,20 @@ class StepResult(Record):
 
 
 class _Exported(Record):
-    """A record that is read back from the dict it wrote."""
+    """A record that is read back from the dict it wrote; people build them by position."""
 
     @classmethod
     def from_dict(cls, payload: dict[str, Any]) -> Any:
         """The record of a copy of a dict; what does not fit is a ``ValueError``."""
-        name = cls.__name__
+        name, own = cls.__name__, fields(cls)
         if not isinstance(payload, dict):
             raise ValueError(f"{name} needs a dict, got {type(payload).__name__}")
-        known = {f.name: f.default is f.default_factory is MISSING for f in fields(cls)}
-        unknown = sorted(payload.keys() - known.keys(), key=str)
-        if unknown:
-            raise ValueError(f"unknown field {unknown[0]!r} of {name}")
-        for key, is_required in known.items():
-            if is_required and key not in payload:
-                raise ValueError(f"field {key!r} of {name} is missing")
+        for key in sorted(payload.keys() - {f.name for f in own}, key=str):
+            raise ValueError(f"unknown field {key!r} of {name}")
+        for f in own:
+            if f.default is f.default_factory is MISSING and f.name not in payload:
+                raise ValueError(f"field {f.name!r} of {name} is missing")
         return cls(**to_json_value(payload))
-
-
-# The traces are built by position in the guides and by people's own code, so
-# they are neither frozen nor keyword-only.
 
 
 @dataclass
@@ -198,8 +196,7 @@ class CriticTrace(_Exported):
     critic_name: str
     action: str
     reason: str = ""
-    score: float | None = 1.0
-    """None when the critic gave no usable number."""
+    score: float | None = 1.0  # None when the critic gave no usable number.
     details: dict[str, Any] = field(default_factory=dict)
     instruction_patch: str | None = None
     state_patch: dict[str, Any] | None = None
@@ -218,10 +215,8 @@ class HandoffTrace(_Exported):
     step_id: int
     from_agent: str
     to_agent: str
-    context_strategy: str = ""
-    """``FULL``, ``SUMMARY`` or ``ISOLATED``."""
-    messages_passed: int = 0
-    """Messages that arrived, after the strategy."""
+    context_strategy: str = ""  # ``FULL``, ``SUMMARY`` or ``ISOLATED``.
+    messages_passed: int = 0  # Messages that arrived, after the strategy.
 
     def to_dict(self) -> dict[str, Any]:
         """The five fields by the payload's rules."""

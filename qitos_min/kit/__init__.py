@@ -52,10 +52,9 @@ def compose(
     runtime: RuntimeComposition | None = None,
     **options: Any,
 ) -> Composition:
-    """Compose ``agent`` with a private copy of the folder ``workspace``.
+    """Compose ``agent`` with a private copy of the folder ``workspace`` (else NotADirectoryError).
 
-    Until it is closed, ``agent.config["artifact_resolver"]`` is the artifact store of ``runtime``
-    or a temporary one. NotADirectoryError for no existing folder, TypeError for unknown options.
+    Until closed, ``agent.config["artifact_resolver"]`` is a temporary one or that of ``runtime``.
     """
     with Composition() as made:
         runtime = runtime or RuntimeComposition()

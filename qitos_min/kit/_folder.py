@@ -1,7 +1,6 @@
 """Files of one folder and of nothing outside it; a failed write leaves the old content.
 
-Links and ``..`` are followed before a path is compared with the folder. A write goes to a new
-file beside the old one, which is renamed under a lock that all writers of the real folder share.
+A write goes to a new file, which is renamed under a lock that all writers of the folder share.
 """
 
 from __future__ import annotations
@@ -23,11 +22,8 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-_PROTECTED = frozenset(
-    ".aws .azure .docker .env .git .git-credentials .gnupg .hg .kube .netrc .npmrc"
-    " .pypirc .ssh .svn".split()
-)
-
+_SECRET = ".aws .azure .docker .env .git-credentials .gnupg .kube .netrc .npmrc .pypirc .ssh"
+_PROTECTED = {*_SECRET.split(), ".git", ".hg", ".svn"}
 # Neither is on Windows; O_NONBLOCK keeps a pipe from blocking.
 _CAREFUL = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _Name = str | os.PathLike[str]
@@ -47,7 +43,6 @@ def need(fine: bool, code: str, reason: str, name: object = "") -> None:
 
 
 def is_protected(part: str) -> bool:
-    """Whether a file or folder name holds secrets or a repository's own data."""
     # Upper case, and on Windows dots and spaces at the end, can lead to the same file.
     plain = part.rstrip(". ").casefold()
     return plain in _PROTECTED or plain.startswith(".env.")
@@ -82,18 +77,13 @@ def beside(path: Path, data: bytes, like: Path | None = None) -> Iterator[Path]:
 
 
 class Folder:
-    """The file operations of one folder, which must exist (NotADirectoryError).
-
-    A ``name`` is relative to the folder, or absolute and inside it; ``protect`` keeps ``.git``,
-    ``.env`` and so on out of reach. Operations raise ``FileRefusal`` and OSError.
-    """
+    """The file operations of one existing folder; they raise ``FileRefusal`` and OSError."""
 
     def __init__(self, root: _Name, *, protect: bool = False) -> None:
         self.root = Path(root).resolve()
         if not self.root.is_dir():
-            text = f"workspace root {os.fspath(root)!r} is not an existing folder"
-            raise NotADirectoryError(text)
-        self._protect = protect
+            raise NotADirectoryError(f"workspace root {str(root)!r} is not an existing folder")
+        self._protect = protect  # Keeps ``.git``, ``.env`` and so on out of reach.
 
     def find(self, name: _Name) -> Path:
         """The real path behind ``name``, which need not exist."""
@@ -116,7 +106,6 @@ class Folder:
         return read_regular(self.find(name))
 
     def read_text(self, name: _Name) -> str:
-        """The content of a UTF-8 file, line ends as they are."""
         return self.read_bytes(name).decode("utf-8")
 
     def write_bytes(self, name: _Name, data: bytes, *, expected: bytes | None = None) -> None:
@@ -134,7 +123,6 @@ class Folder:
             os.replace(new, path)
 
     def write_text(self, name: _Name, content: str) -> None:
-        """Give a file new content as UTF-8, line ends as they are."""
         self.write_bytes(name, content.encode("utf-8"))
 
     def exists(self, name: _Name) -> bool:
@@ -144,7 +132,7 @@ class Folder:
         """Up to ``limit`` files below a folder, as ``/`` paths relative to the root."""
         start, found = self.find(name), []
         if not start.is_dir():
-            raise OSError(errno.ENOTDIR, "not a folder", str(name))
+            raise NotADirectoryError(errno.ENOTDIR, "not a folder", str(name))
         for folder, folders, files in os.walk(start):
             for names in (folders, files):
                 names[:] = sorted(n for n in names if not (self._protect and is_protected(n)))

@@ -13,8 +13,6 @@ from ..core._foreign import summary
 from ..core.artifact import ArtifactContractError, ArtifactRef
 from ._folder import beside, read_regular
 
-__all__ = ["FileArtifactStore", "ResolvedArtifact"]
-
 _UNAVAILABLE = "artifact_store_unavailable"
 
 
@@ -27,34 +25,25 @@ class ResolvedArtifact:
 
 
 class FileArtifactStore:
-    """A folder of artifact bodies, which is made when the first one comes.
-
-    No body may have more than ``max_artifact_bytes``, a positive int (else ValueError). Stores,
-    threads and processes may share a folder: a body is there in full or not at all.
-    """
+    """A folder of bodies of up to ``max_artifact_bytes``, which stores and processes may share."""
 
     resolver_key = "file-artifact-store"  # of the references to bodies in such a store
 
     def __init__(self, root: str | Path, max_artifact_bytes: int = 16 * 1024 * 1024) -> None:
         check_count(max_artifact_bytes, "max_artifact_bytes", least=1)
-        self.root = Path(root)
-        self.max_artifact_bytes = max_artifact_bytes
+        self.root, self.max_artifact_bytes = Path(root), max_artifact_bytes
 
     def __repr__(self) -> str:
         return summary(self, str(self.root))
 
     def put(self, ref: ArtifactRef, body: bytes) -> ArtifactRef:
-        """Stores ``body`` and returns ``ref``; storing it again changes nothing.
-
-        ArtifactContractError for one that is not as described, too long, or cannot be written.
-        """
+        """Stores ``body``, which must be as ``ref`` says (else ArtifactContractError)."""
         path = self._path(ref, body)
-        if self.probe(ref):
-            return ref
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with beside(path, body) as new:
-                os.replace(new, path)
+            if not self.probe(ref):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with beside(path, body) as new:
+                    os.replace(new, path)
         except OSError as error:
             # On Windows another thread that stores the same body may be in the way.
             if not self.probe(ref):
@@ -62,10 +51,7 @@ class FileArtifactStore:
         return ref
 
     def resolve(self, ref: ArtifactRef) -> ResolvedArtifact:
-        """Reads the body of ``ref`` and verifies it.
-
-        ArtifactContractError for a missing required one, another, too long, or unreadable.
-        """
+        """Reads and verifies a body; ArtifactContractError for none that is required and right."""
         path = self._path(ref)
         try:
             # One byte more than there should be is enough to see that it is too long.
@@ -98,8 +84,8 @@ class FileArtifactStore:
         if size > self.max_artifact_bytes:
             what = f"has {size} bytes, more than {self.max_artifact_bytes}"
             raise _refused(ref, "artifact_store_limit", what)
-        known = (ref.byte_length, ref.sha256)
-        if body is not None and (size, hashlib.sha256(body).hexdigest()) != known:
+        digest = ref.sha256 if body is None else hashlib.sha256(body).hexdigest()
+        if (size, digest) != (ref.byte_length, ref.sha256):
             raise _refused(ref, "artifact_integrity_mismatch", "has another length or digest")
         return self.root / ref.sha256[:2] / ref.sha256
 

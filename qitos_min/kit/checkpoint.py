@@ -10,8 +10,6 @@ from typing import Any
 from ..core._json import dumps
 from ..core._foreign import summary
 
-__all__ = ["FileCheckpointStore", "MemoryCheckpointStore"]
-
 
 class MemoryCheckpointStore:
     """Checkpoints in memory, as JSON text, so that nothing changes them."""
@@ -27,7 +25,7 @@ class MemoryCheckpointStore:
         self._lines.setdefault(run_id, []).append(dumps(entry))
 
     def load(self, run_id: str) -> list[dict[str, Any]]:
-        """Return the entries of a run in order; an unknown run is a ``KeyError``."""
+        """The entries of a run in order; an unknown run is a ``KeyError``."""
         return [json.loads(line) for line in self._lines[run_id]]
 
     def list_runs(self) -> list[str]:
@@ -36,11 +34,7 @@ class MemoryCheckpointStore:
 
 
 class FileCheckpointStore:
-    """Checkpoints in a folder, one file of JSON lines for each run.
-
-    An entry is on disk when ``append`` returns; a line that a killed process left unfinished
-    is cut off when the run is loaded.
-    """
+    """Checkpoints in a folder, one file of JSON lines for each run, written as they are added."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
@@ -50,22 +44,19 @@ class FileCheckpointStore:
         return summary(self, str(self.folder))
 
     def append(self, run_id: str, entry: dict[str, Any]) -> None:
-        """Add the next entry of a run: its beginning first, then its steps."""
         with open(self._path(run_id), "ab") as file:
             file.write(dumps(entry).encode("utf-8") + b"\n")
 
     def load(self, run_id: str) -> list[dict[str, Any]]:
-        """Return the entries of a run in order; an unknown run is a ``KeyError``."""
         try:
             with open(self._path(run_id), "r+b") as file:
-                whole = file.read()
+                whole = file.read()  # A killed process may have left the last line unfinished.
                 file.truncate(whole.rfind(b"\n") + 1)
         except FileNotFoundError:
             raise KeyError(run_id) from None
         return [json.loads(line) for line in whole.split(b"\n")[:-1]]
 
     def list_runs(self) -> list[str]:
-        """Return the ids of all runs, oldest first."""
         paths = sorted(self.folder.glob("*.jsonl"), key=lambda p: (p.stat().st_mtime, p.name))
         return [path.stem for path in paths]
 

@@ -8,9 +8,6 @@ from typing import Any
 from ..engine import Critic, CriticResult, critic
 from .planning import format_action
 
-__all__ = ["PassThroughCritic", "ReActSelfReflectionCritic", "ScoreCritic"]
-__all__ += ["SelfReflectionCritic", "pass_through_critic", "self_reflection_critic"]
-
 _FAILURE = {"tool_name", "status", "error", "error_code", "output"}
 
 
@@ -26,10 +23,7 @@ pass_through_critic = critic(name="pass_through_critic")(PassThroughCritic().eva
 
 @dataclass(eq=False)
 class SelfReflectionCritic(Critic):
-    """Asks for another try when a tool failed; after ``max_retries`` the run stops.
-
-    ``state.metadata["reflection_retries"]`` counts the retries of the whole run.
-    """
+    """Asks for another try when a tool failed, ``max_retries`` times in a run, then stops it."""
 
     max_retries: int = 2
 

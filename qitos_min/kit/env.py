@@ -20,8 +20,6 @@ from ..core._foreign import shortened
 from ..core.env import Env, EnvObservation, EnvStepResult
 from ._folder import Folder
 
-__all__ = ["HostEnv", "Processes", "WorkspaceEnv", "entry_of"]
-
 _MAX_OUTPUT = 1_000_000  # characters of each stream that are kept, from both its ends
 _TEXT: dict[str, Any] = {"mode": "w+", "encoding": "utf-8", "errors": "replace"}
 _MAX_WRITTEN = 100_000_000  # bytes of each stream after which a command is killed
@@ -31,39 +29,37 @@ class Processes:
     """Runs shell commands in one folder; every ``stop`` begins another ``generation``."""
 
     def __init__(self, root: Path) -> None:
-        self.generation = 1
-        self._root = root
+        self._root, self.generation, self._lock = root, 1, threading.Lock()
         self.running: set[subprocess.Popen[bytes]] = set()
-        self._lock = threading.Lock()
 
     def run(self, command: str, timeout: float = 30) -> dict[str, Any]:
         """Run a shell command; after ``timeout`` seconds or 100 MB it is killed with its children.
 
-        Returns ``status`` (``success``, ``partial`` if it failed, ``error`` with ``error`` and maybe
-        ``timed_out``), ``command``, ``returncode``, ``stdout``, ``stderr``, ``truncated``.
+        ``status`` is ``success``, ``partial`` if it failed, or ``error`` with ``error`` and maybe
+        ``timed_out``; ``command``, ``returncode``, ``stdout``, ``stderr``, ``truncated`` follow.
         """
         if not (is_number(timeout) and 0 < timeout < float("inf")):
             raise ValueError(f"timeout must be a number of seconds above 0, got {timeout!r}")
-        printed: dict[str, str] = {}
         # No pipes: a child that outlives its shell would keep them open.
         with tempfile.TemporaryFile(**_TEXT) as out, tempfile.TemporaryFile(**_TEXT) as err:
-            where: dict[str, Any] = {"cwd": self._root, "stdin": subprocess.DEVNULL}
-            where.update(stdout=out, stderr=err, start_new_session=True)  # to be killed as one
-            with self._lock:
-                process = subprocess.Popen(command, shell=True, **where)
+            streams = {"stdout": out, "stderr": err}
+            where: dict[str, Any] = {"cwd": self._root, "stdin": subprocess.DEVNULL, **streams}
+            with self._lock:  # A session of its own can be killed as one.
+                process = subprocess.Popen(command, shell=True, start_new_session=True, **where)
                 self.running.add(process)
             try:
                 fault = _wait(process, timeout, (out, err))
             finally:
                 _kill_tree(process)
                 self.running.discard(process)
-            for name, stream in (("stdout", out), ("stderr", err)):
+            status = "error" if fault else "partial" if process.returncode else "success"
+            told = {"status": status, "command": command, **fault, "returncode": process.returncode}
+            for name, stream in streams.items():
                 stream.seek(0)
-                printed[name] = stream.read(_MAX_WRITTEN)
-        status = "error" if fault else "partial" if process.returncode else "success"
-        told = {"status": status, "command": command, **fault, "returncode": process.returncode}
-        told |= {name: shortened(text, _MAX_OUTPUT) for name, text in printed.items()}
-        return {**told, "truncated": any(len(text) > _MAX_OUTPUT for text in printed.values())}
+                text = stream.read(_MAX_WRITTEN)
+                told[name] = shortened(text, _MAX_OUTPUT)
+                told["truncated"] = told.get("truncated", False) or len(text) > _MAX_OUTPUT
+        return told
 
     def stop(self) -> None:
         """Kill the commands that still run, and begin the next generation."""
@@ -97,10 +93,9 @@ def _kill_tree(process: subprocess.Popen[bytes]) -> None:
 
 
 class HostEnv(Env):
-    """A folder of this machine, worked on in place; commands are not isolated.
+    """A folder of this machine, worked on in place by tools; commands are not isolated.
 
-    ``files`` (operations ``file``) keeps names such as ``.git`` and ``.env`` out of reach;
-    ``processes`` are the operations ``process``. NotADirectoryError for no existing folder.
+    ``files`` keeps ``.git``, ``.env``... out of reach. NotADirectoryError for no existing folder.
     """
 
     name = "host_env"
@@ -110,11 +105,9 @@ class HostEnv(Env):
         self.processes = Processes(self.files.root)
 
     def get_ops(self, group: str) -> Any:
-        """The ``file`` or ``process`` operations; None for any other group."""
         return {"file": self.files, "process": self.processes}.get(group)
 
     def reset(self, task: Any = None, workspace: Any = None, **kwargs: Any) -> EnvObservation:
-        """The first observation; the files stay as they are."""
         return self.observe()
 
     def observe(self, state: Any = None) -> EnvObservation:
@@ -123,31 +116,27 @@ class HostEnv(Env):
         return EnvObservation({"workspace_root": root, "file_count": len(files), "files": files})
 
     def step(self, action: Any, state: Any = None) -> EnvStepResult:
-        """What is there now: tools, not steps, change this environment."""
         return EnvStepResult(self.observe(state))
 
     def close(self) -> None:
-        """End running commands."""
         self.processes.stop()
 
 
 class WorkspaceEnv(HostEnv):
-    """A private copy of the folder ``source``, which only a publication changes.
+    """A private copy, until it is closed, of the folder ``source``, which only publications change.
 
     ``input_digest`` is the SHA-256 of what was copied, ``input_entries`` says what each path was.
-    Links are copied as links, pipes and devices are not. ``artifact_store`` keeps publications.
     NotADirectoryError for no existing folder, ValueError for one with the temporary files in it.
     """
 
     name = "workspace_env"
 
     def __init__(self, source: str | os.PathLike[str], *, artifact_store: Any = None) -> None:
-        self.source = Folder(source).root
-        self.artifact_store = artifact_store
+        self.source, self.artifact_store = Folder(source).root, artifact_store
         if Path(tempfile.gettempdir()).resolve().is_relative_to(self.source):
             raise ValueError(f"source {os.fspath(source)!r} holds the folder for temporary files")
         self._home = tempfile.TemporaryDirectory(prefix="workspace-", ignore_cleanup_errors=True)
-        copy = Path(self._home.name) / "copy"
+        copy = Path(self._home.name, "copy")
         try:
             shutil.copytree(self.source, copy, symlinks=True, ignore=_special_files)
             found = {path.relative_to(copy).as_posix(): path for path in copy.rglob("*")}
@@ -160,7 +149,6 @@ class WorkspaceEnv(HostEnv):
         super().__init__(copy)
 
     def close(self) -> None:
-        """End running commands and remove the copy."""
         super().close()
         self._home.cleanup()
 
@@ -172,14 +160,10 @@ def _special_files(folder: str, names: list[str]) -> list[str]:
 
 def entry_of(path: Path) -> str:
     """``absent``, ``folder``, ``special``, ``file`` with SHA-256 or ``link`` with target."""
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
-        return "absent"
-    if stat.S_ISLNK(mode):
+    if path.is_symlink():
         return f"link {os.readlink(path)}"
-    if not stat.S_ISREG(mode):
-        return "folder" if stat.S_ISDIR(mode) else "special"
+    if not path.is_file():
+        return "folder" if path.is_dir() else "special" if path.exists() else "absent"
     digest = hashlib.sha256()
     with open(path, "rb") as stream:
         while block := stream.read(1 << 20):

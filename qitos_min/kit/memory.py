@@ -6,15 +6,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ..core import History, Memory, MemoryRecord
+from ..core import History, Memory as Memory, MemoryRecord as MemoryRecord
 from ..core._contract import check_count
-
-__all__ = ["MarkdownFileMemory", "Memory", "MemoryRecord", "WindowHistory", "WindowMemory"]
 
 
 class _Window(History):
-    """Keeps the last ``window_size``, a positive int."""
-
     def __init__(self, window_size: int = 24) -> None:
         check_count(window_size, "window_size", least=1)
         super().__init__()
@@ -26,12 +22,10 @@ class _Window(History):
         return list(self._messages)
 
     def append(self, message: Any) -> None:
-        """Add one, and drop the oldest when there are too many."""
         super().append(message)
         self.evict()
 
     def evict(self) -> int:
-        """Drop the oldest beyond the window, and say how many those were."""
         dropped = max(0, len(self._messages) - self.window_size)
         del self._messages[:dropped]
         return dropped
@@ -58,7 +52,6 @@ class MarkdownFileMemory(WindowMemory):
         self.path = Path(path)
 
     def append(self, record: Any) -> None:
-        """Add a record, in memory and at the end of the file."""
         super().append(record)
         text = str(record.content)
         # A fence is longer than any that the text itself has.

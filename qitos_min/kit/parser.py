@@ -9,8 +9,6 @@ from ..core.decision import Decision
 from ..engine._protocols import resolve_protocol
 from ..engine._replies import ModelError, ParseError, read_reply
 
-__all__ = ["JsonDecisionParser", "ReActTextParser", "XmlDecisionParser"]
-
 
 class _Parser:
     """Takes QitOS's options for other labels, which must be None: ours are fixed."""
@@ -23,10 +21,9 @@ class _Parser:
                 raise TypeError(f"{type(self).__name__} takes no {name!r}, its labels are fixed")
 
     def parse(self, raw: Any, context: Mapping[str, Any] | None = None) -> Decision:
-        """The decision in a reply: text, or a response of the chat API.
+        """The decision in a reply, text or of the chat API; without one to wait.
 
-        One without is an error for the engine, whose ``context`` names the protocol, else a
-        decision to wait with ``parser_feedback`` in its ``meta``.
+        An engine, whose ``context`` names the protocol, gets the error instead.
         """
         try:
             return resolve_protocol(self.protocol).parse(read_reply(raw)).decision

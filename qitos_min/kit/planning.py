@@ -10,9 +10,6 @@ from ..core import Action, Decision
 from ..engine._replies import read_reply
 from ..engine.search import Search
 
-__all__ = ["DynamicTreeSearch", "NumberedPlanBuilder", "PlanCursor"]
-__all__ += ["append_log", "format_action", "parse_numbered_plan", "set_final"]
-
 _NUMBERED = re.compile(r"^[ \t]*\d+[.)][ \t]+(.*\S)", re.MULTILINE)
 
 
@@ -22,9 +19,9 @@ def format_action(action: Any) -> str:
         return str(action)
     name = action.get("name") or action.get("tool") or action.get("action") or ""
     args = action.get("args") or action.get("arguments") or {}
-    if not isinstance(args, dict):
-        return f"{name}({args!r})"
-    return f"{name}({', '.join(f'{key}={value!r}' for key, value in args.items())})"
+    if isinstance(args, dict):
+        return f"{name}({', '.join(f'{key}={value!r}' for key, value in args.items())})"
+    return f"{name}({args!r})"
 
 
 def append_log(state: Any, field: str, item: str, max_items: int | None = None) -> None:
@@ -45,13 +42,12 @@ def parse_numbered_plan(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class PlanCursor:
-    """Walks a plan that a state holds: a list field, and the index of the current item."""
+    """Walks a plan in a state: a list field, and the index of the current item."""
 
     plan_field: str = "plan"
     cursor_field: str = "plan_cursor"
 
     def init(self, state: Any, plan: list[str]) -> None:
-        """Begin a plan."""
         setattr(state, self.plan_field, list(plan))
         setattr(state, self.cursor_field, 0)
 
@@ -61,11 +57,9 @@ class PlanCursor:
         return plan[at] if 0 <= at < len(plan) else None
 
     def advance(self, state: Any) -> None:
-        """Go on to the next item."""
         setattr(state, self.cursor_field, getattr(state, self.cursor_field, 0) + 1)
 
     def done(self, state: Any) -> bool:
-        """Whether every item is behind the cursor."""
         return self.current(state) is None
 
 
@@ -86,9 +80,8 @@ class NumberedPlanBuilder:
 class DynamicTreeSearch(Search[Any, Any, Any]):
     """Takes the best candidate, and keeps what it did not choose for later branches.
 
-    A candidate's score is ``meta[score_key]``, else more for the earlier ones, and the
-    ``exploration_bonus`` divided by one more than its count in ``state.metadata["tree_visits"]``.
-    ``top_k`` are kept for the choice; of the others ``max_frontier`` wait.
+    A score is ``meta[score_key]``, else more for the earlier ones, and ``exploration_bonus`` by one
+    more than the visits. ``top_k`` are kept for the choice; of the others ``max_frontier`` wait.
     """
 
     top_k: int = 3
@@ -98,12 +91,10 @@ class DynamicTreeSearch(Search[Any, Any, Any]):
     _frontier: list[Decision] = field(default_factory=list, init=False)
 
     def expand(self, state: Any, obs: Any, seed_decision: Decision) -> list[Decision]:
-        """What was kept, and the candidates of this branch."""
         kept, self._frontier = self._frontier, []
         return [*kept, *seed_decision.candidates]
 
     def score(self, state: Any, obs: Any, candidates: list[Decision]) -> list[float]:
-        """The candidates' own scores with the bonus for what was chosen less often."""
         visits, scores = getattr(state, "metadata", {}).get("tree_visits", {}), []
         for index, one in enumerate(candidates):
             own = one.meta.get(self.score_key)
@@ -112,7 +103,6 @@ class DynamicTreeSearch(Search[Any, Any, Any]):
         return scores
 
     def prune(self, candidates: list[Decision], scores: list[float]) -> list[Decision]:
-        """The ``top_k`` best, the best first."""
         ranked = [one for _, one in sorted(zip(scores, candidates), key=lambda pair: -pair[0])]
         self._frontier = ranked[self.top_k :][: self.max_frontier]
         return ranked[: self.top_k]

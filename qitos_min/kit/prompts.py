@@ -8,25 +8,15 @@ from typing import Any
 
 from ..engine._protocols import resolve_protocol
 
-__all__ = ["JSON_DECISION_SYSTEM_PROMPT", "PLAN_DRAFT_PROMPT", "PLAN_EXEC_SYSTEM_PROMPT"]
-__all__ += ["REACT_SYSTEM_PROMPT", "XML_DECISION_SYSTEM_PROMPT", "render_prompt"]
-
+_Values = Mapping[str, Any] | None
 _DOUBLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _EITHER = re.compile(rf"{_DOUBLE.pattern}|\{{(\w+)\}}")
 
 
 def render_prompt(
-    template: str,
-    values: Mapping[str, Any] | None = None,
-    *,
-    strict: bool = False,
-    enable_single_brace: bool = True,
+    template: str, values: _Values = None, *, strict: bool = False, enable_single_brace: bool = True
 ) -> str:
-    """``template`` with values for ``{{name}}`` and, unless that is off, ``{name}``.
-
-    Values are written by ``str`` and not filled in themselves. A name without a value
-    stays as it is, or is a ``KeyError`` when ``strict``.
-    """
+    """``template`` with values for ``{{name}}`` and ``{name}``; ``strict``: each needs one."""
     known = values or {}
 
     def fill(match: re.Match[str]) -> str:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["Model"]
-
 
 class Model:
     """Base class of models: write ``_call_api``, which gives the text of a reply.
 
-    A model that knows more than the text has ``call_raw(messages, **options)`` as well,
-    which gives the whole response as the chat API writes it; the engine prefers it.
+    The engine prefers ``call_raw(messages, **options)``, the chat API's response, if it is there.
     """
 
     def __init__(
@@ -23,11 +20,8 @@ class Model:
         max_tokens: int | None = None,
         context_window: int | None = None,
     ) -> None:
-        self.model = model
-        self.system_prompt = system_prompt
-        self.temperature = temperature
-        self.max_tokens = max_tokens
-        self.context_window = context_window
+        self.model, self.system_prompt, self.temperature = model, system_prompt, temperature
+        self.max_tokens, self.context_window = max_tokens, context_window
 
     def __call__(self, messages: Sequence[dict[str, Any]], **options: Any) -> str:
         """The text that the model answers ``messages`` with."""

@@ -9,40 +9,35 @@ import re
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime, timezone
-from email.utils import parsedate_to_datetime
-from http.client import HTTPException, HTTPResponse, IncompleteRead
+from contextlib import suppress
+from http.client import HTTPException, IncompleteRead
 from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 from .. import __version__
+from ..core._contract import check_count, is_number
 from ..core._json import dumps
 from ..engine._protocols import resolve_protocol
 from ..engine._replies import ModelError, read_reply, server_error
-from ._stream import is_stream, response_from_events
 from .base import Model
 
-__all__ = ["OpenAICompatibleModel"]
-
+_Object = dict[str, Any]
 _MAX_REPLY, _MAX_ERROR, _MAX_SHOWN = 16 * 1024 * 1024, 64 * 1024, 300
 _FIRST_WAIT_S, _MAX_BACKOFF_S, _MAX_RETRY_AFTER_S = 0.5, 8.0, 60.0
-_URL = re.compile(
-    r"https?://(\[[0-9A-Fa-f:.]+\]|[\w-]+(\.[\w-]+)*\.?)(:(?P<port>[0-9]{1,5}))?(/[!-~]*)?",
-    re.ASCII,
-)
+_HOST = r"\[[0-9A-Fa-f:.]+\]|[\w-]+(\.[\w-]+)*\.?"
+_URL = re.compile(rf"https?://({_HOST})(:(?P<port>[0-9]{{1,5}}))?(/[\w!$%-.:;=@~/]*)?", re.ASCII)
 
 
 class OpenAICompatibleModel(Model):
     """A chat model: calling it gives text, ``call_raw`` the whole chat response.
 
     Without ``base_url`` the environment's OPENAI_BASE_URL and OPENAI_API_KEY are taken.
-    ``system_prompt`` stands before messages that begin with none. ``timeout`` (or
-    ``timeout_s``) bounds one attempt in seconds; 408, 429, 5xx, timeouts and broken
-    connections are tried again ``max_retries`` times, after the server's ``Retry-After``
-    (at most 60 s) or a growing pause, waited with ``sleep``. No attribute holds the key, and
-    no redirect is followed. Raises ValueError for an argument that cannot work.
+    ``system_prompt`` stands before messages that begin with none. ``timeout`` (``timeout_s``) is
+    seconds for one attempt; 408, 429, 5xx, timeouts and broken connections are tried again
+    ``max_retries`` times, after the server's ``Retry-After`` (at most 60 s) or a growing pause. No
+    attribute holds the key, no redirect is followed. ValueError for what cannot work.
     """
 
     def __init__(
@@ -63,40 +58,32 @@ class OpenAICompatibleModel(Model):
         super().__init__(model, system_prompt, temperature, max_tokens, context_window)
         if not isinstance(model, str) or not model.strip():
             raise ValueError(f"model must be a name, got {model!r}")
-        timeout = timeout if timeout_s is None else timeout_s
-        if type(timeout) not in (int, float) or not 0 < timeout < math.inf:
-            raise ValueError(f"timeout must be seconds above 0, got {timeout!r}")
-        if type(max_retries) is not int or max_retries < 0:
-            raise ValueError(f"max_retries must be an int >= 0, got {max_retries!r}")
+        self.model_id, self._sleep = model, sleep
+        self.timeout_s = timeout if timeout_s is None else timeout_s
+        if not (is_number(self.timeout_s) and 0 < self.timeout_s < math.inf):
+            raise ValueError(f"timeout must be seconds above 0, got {self.timeout_s!r}")
+        check_count(max_retries, "max_retries", least=0)
+        self.max_retries = max_retries
         if base_url is None:
             base_url = os.environ.get("OPENAI_BASE_URL")
             api_key = os.environ.get("OPENAI_API_KEY") if api_key is None else api_key
         key = _checked_key(api_key)  # first: the error of an address shows the address
-        self.model_id = model
         self.base_url = _checked_url(base_url)
-        self.timeout_s = timeout
-        self.max_retries = max_retries
-        self._sleep = sleep
         self._url = f"{self.base_url}/chat/completions"
         self._send, self._said = _keyed(key, self._url)
 
     def __repr__(self) -> str:
         return f"OpenAICompatibleModel({self.model_id!r}, base_url={self.base_url!r})"
 
-    def _call_api(self, messages: Sequence[dict[str, Any]], **options: Any) -> str:
+    def _call_api(self, messages: Sequence[_Object], **options: Any) -> str:
         reply = read_reply(self.call_raw(messages, **options))
-        calls = [
-            (call.name, call.args if isinstance(call.args, str) else dumps(call.args))
-            for call in reply.tool_calls
-        ]
+        called = [(call.name, call.args) for call in reply.tool_calls]
+        calls = [(name, args if isinstance(args, str) else dumps(args)) for name, args in called]
         texts = (reply.text, resolve_protocol("react_text_v1").write(calls))
         return "\n".join(text for text in texts if text)
 
-    def call_raw(self, messages: Sequence[dict[str, Any]], **options: Any) -> dict[str, Any]:
-        """The response to ``messages``; ``options`` such as ``tools`` join the request.
-
-        Raises ModelError when no attempt gives a usable response.
-        """
+    def call_raw(self, messages: Sequence[_Object], **options: Any) -> _Object:
+        """The response to ``messages`` and ``options`` such as ``tools``, or a ModelError."""
         messages = list(messages)
         if self.system_prompt and not (messages and messages[0].get("role") == "system"):
             messages.insert(0, {"role": "system", "content": self.system_prompt})
@@ -114,7 +101,7 @@ class OpenAICompatibleModel(Model):
             attempt += 1
         return outcome
 
-    def _attempt(self, body: bytes) -> dict[str, Any] | _Failure:
+    def _attempt(self, body: bytes) -> _Object | _Failure:
         end = time.monotonic() + self.timeout_s
         try:
             with self._send(body, self.timeout_s) as response:
@@ -139,16 +126,18 @@ class OpenAICompatibleModel(Model):
             return _Failure(f"the reply of {self._url} exceeds {_MAX_REPLY} bytes")
         return self._decoded(data, kind, wait_s)
 
-    def _decoded(self, data: bytes, kind: str, wait_s: float | None) -> dict[str, Any] | _Failure:
-        streamed = is_stream(data, kind)
+    def _decoded(self, data: bytes, kind: str, wait_s: float | None) -> _Object | _Failure:
+        start = data[:64].lstrip(b"\xef\xbb\xbf \t\r\n")
+        streamed = "event-stream" in kind or start.startswith((b"data:", b"event:", b": "))
+        streamed = streamed and not start.startswith((b"{", b"["))
         try:
-            response = response_from_events(data) if streamed else json.loads(data)
+            response = _from_events(data) if streamed else json.loads(data)
         except (ValueError, RecursionError) as error:
             known = "json" in kind or streamed
             why = error if known else f"its content type is {self._said(kind)!r}"
-            start = self._said(data.decode("utf-8", "replace"))
-            text = f"the reply of {self._url} is not JSON: {why}, it starts with {start!r}"
-            return _Failure(text)
+            said = self._said(data.decode("utf-8", "replace"))
+            said = f"the reply of {self._url} is not JSON: {why}, it starts with {said!r}"
+            return _Failure(said)
         if streamed and response is None:
             return _Failure(f"the stream of {self._url} broke off", True, wait_s)
         if not isinstance(response, dict):
@@ -162,18 +151,15 @@ class OpenAICompatibleModel(Model):
         return _Failure(said, found.passing, wait_s)
 
     def _refused(self, error: HTTPError, end: float) -> _Failure:
-        """What an HTTP status other than success means, with ``error.message`` or the body."""
-        try:
+        """What an HTTP status other than success means, with the server's words."""
+        body = b""
+        with suppress(OSError, HTTPException):
             body = _read(error, end, _MAX_ERROR) or b""
-        except (OSError, HTTPException):
-            body = b""
-        try:
+        said = body.decode("utf-8", "replace")
+        with suppress(ValueError, RecursionError):
             value = json.loads(body)
-            value = value.get("error", value) if isinstance(value, dict) else value
-            found = value.get("message") if isinstance(value, dict) else value
-            said = found if isinstance(found, str) else dumps(value)
-        except (ValueError, RecursionError):
-            said = body.decode("utf-8", "replace")
+            found = server_error(value) if isinstance(value, dict) else None
+            said = found.message if found else said
         said = self._said(said or str(error.reason) or "no message")
         if 300 <= error.code < 400:
             target = self._said(error.headers.get("Location") or "")
@@ -194,24 +180,21 @@ class _NoRedirect(HTTPRedirectHandler):
         """Never: urllib would send the headers, and so the key, to the new address."""
 
 
-def _keyed(
-    key: str | None, url: str
-) -> tuple[Callable[[bytes, float], HTTPResponse], Callable[[str], str]]:
+def _keyed(key: str | None, url: str) -> tuple[Callable[..., Any], Callable[[str], str]]:
     """A function that sends a request, and one for the start of a text without the key.
 
-    The key lives in their closure only, where no ``vars``, repr, dump, copy or pickle shows it.
+    The key is in their closure only, where no ``vars``, repr, dump, copy or pickle shows it.
     """
     # A proxy cannot reach the caller's own machine.
     local = urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
     opener = build_opener(_NoRedirect(), *([ProxyHandler({})] if local else []))
     headers = {"Content-Type": "application/json", "User-Agent": f"qitos-min/{__version__}"}
 
-    def send(body: bytes, timeout_s: float) -> HTTPResponse:
+    def send(body: bytes, timeout_s: float) -> Any:
         request = Request(url, body, headers)
         if key:
             request.add_unredirected_header("Authorization", f"Bearer {key}")
-        response: HTTPResponse = opener.open(request, timeout=timeout_s)
-        return response
+        return opener.open(request, timeout=timeout_s)
 
     def said(text: str) -> str:
         return (text.replace(key, "[api key]") if key else text).strip()[:_MAX_SHOWN]
@@ -224,57 +207,102 @@ def _checked_key(key: object) -> str | None:
     if key is not None and not isinstance(key, str):
         raise ValueError(f"api_key must be text or None, got {type(key).__name__}")
     key = (key or "").strip()
-    if not key.isascii() or (key and not key.isprintable()):
-        raise ValueError("api_key must be one line of printable ASCII characters")
-    if key.startswith(("http://", "https://")):
-        raise ValueError("api_key is an address; give that as base_url=")
+    if key and not (key.isascii() and key.isprintable() and "://" not in key):
+        raise ValueError("api_key must be one line of printable ASCII characters, and no address")
     return key or None
 
 
 def _checked_url(url: object) -> str:
     """``url`` without a trailing slash; the errors show no part that may be secret."""
-    wrong = "base_url must be http(s)://host[:port][/path]"
+    found = _URL.fullmatch(url) if isinstance(url, str) else None
+    if found and 0 < int(found["port"] or 1) < 65536:
+        return found[0].rstrip("/")
+    wrong = f", got {url!r}" if isinstance(url, str) else f", got {type(url).__name__}"
     if url is None:
-        raise ValueError(f"{wrong}; neither it nor OPENAI_BASE_URL is given")
-    if not isinstance(url, str):
-        raise ValueError(f"{wrong}, got {type(url).__name__}")
-    if "@" in url.partition("//")[2].partition("/")[0]:
-        raise ValueError(f"{wrong} without a user name or password, use api_key")
-    if "?" in url or "#" in url:
-        raise ValueError(f"{wrong} without a query or fragment")
-    found = _URL.fullmatch(url)
-    if found is None or not 0 < int(found["port"] or 1) < 65536:
-        raise ValueError(wrong if "@" in url else f"{wrong}, got {url!r}")
-    return url.rstrip("/")
+        wrong = "; neither it nor OPENAI_BASE_URL is given"
+    elif isinstance(url, str) and {"@", "?", "#"} & {*url}:
+        wrong = " without user name, password, query or fragment"
+    raise ValueError(f"base_url must be http(s)://host[:port][/path]{wrong}")
 
 
-def _read(response: HTTPResponse | HTTPError, end: float, limit: int) -> bytes | None:
+def _read(response: Any, end: float, limit: int) -> bytes | None:
     """The body; None if longer than ``limit``. Raises TimeoutError and IncompleteRead."""
-    declared = response.headers.get("Content-Length", "")
-    expected = int(declared) if re.fullmatch("[0-9]{1,15}", declared) else 0
-    if expected > limit:
-        return None
     data = bytearray()
     # read1 returns what is there, so that a dripping server meets the deadline.
     while chunk := response.read1(65536):
         data += chunk
         if len(data) > limit:
             return None
-        if time.monotonic() > end and len(data) != expected:
+        if time.monotonic() > end and response.length != 0:
             raise TimeoutError
-    if len(data) < expected:
-        raise IncompleteRead(b"", expected - len(data))
+    if response.length:  # What was declared and did not come.
+        raise IncompleteRead(b"", response.length)
     return bytes(data)
 
 
 def _retry_after(text: str | None) -> float | None:
-    """The seconds in a Retry-After header (a number or an HTTP date), 0 to 60."""
-    if re.fullmatch(r"\s*[0-9]+(\.[0-9]+)?\s*", text or ""):
-        return min(float(text or 0), _MAX_RETRY_AFTER_S)
-    try:
-        moment = parsedate_to_datetime(text or "")
-    except (TypeError, ValueError, OverflowError):
+    """The seconds of a Retry-After header, at most 60; None for none and for a date."""
+    found = re.fullmatch(r"\s*([0-9]+(\.[0-9]+)?)\s*", text or "")
+    return min(float(found[1]), _MAX_RETRY_AFTER_S) if found else None
+
+
+def _from_events(data: bytes) -> _Object | None:
+    """The response that a server streams unasked, None when it breaks off, else ValueError."""
+    response: _Object = {}
+    choice: _Object = {"index": 0, "finish_reason": None}
+    message: _Object = {"role": "assistant"}
+    calls: list[_Object] = []
+    done = False
+    lines = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    for text in re.findall(r"^\ufeff?data:[ \t]*(\S.*)", lines, re.MULTILINE):
+        if done := text.strip() == "[DONE]":
+            break
+        chunk = _object(json.loads(text))
+        response |= {k: v for k, v in chunk.items() if k != "choices" and v is not None}
+        for part in _objects(chunk.get("choices")):
+            if part.get("index") in (0, None):
+                kept = ("finish_reason", "usage", "error")
+                choice |= {k: part[k] for k in kept if part.get(k) is not None}
+                _take(_object(part.get("delta") or part.get("message")), message, calls)
+    if calls:
+        message["tool_calls"] = [{k: v for k, v in c.items() if k != "place"} for c in calls]
+    if response.get("error"):
+        return response
+    if not done and choice["finish_reason"] is None:
         return None
-    now = datetime.now(timezone.utc)
-    wait = (moment.replace(tzinfo=moment.tzinfo or timezone.utc) - now).total_seconds()
-    return min(max(wait, 0.0), _MAX_RETRY_AFTER_S)
+    return {**response, "choices": [{**choice, "message": message}]}
+
+
+def _object(value: object) -> _Object:
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: object) -> list[_Object]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _take(delta: _Object, message: _Object, calls: list[_Object]) -> None:
+    _grow(message, {k: v for k, v in delta.items() if k not in ("role", "tool_calls")})
+    for piece in _objects(delta.get("tool_calls")):
+        place, call_id = piece.get("index"), piece.get("id")
+        function, ids = _object(piece.get("function")), (None, call_id)
+        # Its index, its id or its name tells a call from the others.
+        same = [call for call in calls if call["place"] == place]
+        same = [call for call in same if not call_id or call.get("id") in ids]
+        if not same or (place is None and not call_id and function.get("name")):
+            same = [{"place": place, "type": "function", "function": {}}]
+            calls += same
+        same[-1].update({key: piece[key] for key in ("id", "type") if piece.get(key)})
+        _grow(same[-1]["function"], function)
+
+
+def _grow(target: _Object, pieces: _Object) -> None:
+    """Join texts and lists of pieces; any other value replaces the one before."""
+    for name, value in pieces.items():
+        held = target.get(name)
+        joins = type(held) is type(value) and isinstance(value, (str, list))
+        # A name comes whole: servers that repeat it mean the same call.
+        if joins and not (name == "name" and held == value):
+            target[name] = held + value
+        elif value is not None:
+            target[name] = value

@@ -1,7 +1,6 @@
-"""What a run says to Snowl, as strict JSON, and how it gets on Snowl's state.
+"""What a run says to Snowl, and how it gets on Snowl's state.
 
-Snowl writes all trials of an evaluation in one go, and one value that JSON cannot
-hold loses them all; so everything is converted before it reaches the state.
+All of it is strict JSON by then: one other value would lose Snowl all trials of an evaluation.
 """
 
 from __future__ import annotations
@@ -21,14 +20,13 @@ Error = BaseException | None
 Told = tuple[Row, SnowlCompatError | None]
 EVENT_NAME = "qitos.snowl_payload"
 _FAILURE = ("category", "type", "message", "phase", "step_id", "traceback")
-_MOST_FRAMES = 20
 _RECORD = ("step_id", "agent_id", "decision", "actions", "tool_invocations", "action_results")
 _CALL = ("tool_name", "status", "latency_ms", "error")
 _VERDICT = ("critic_name", "action", "reason", "score")
 
 
 def attempt(call: Callable[..., Any], *args: Any) -> tuple[Any, Error]:
-    """Return what a call returns, or what it raises; only Ctrl-C is raised."""
+    """What a call returns, or what it raises; only Ctrl-C is raised."""
     try:
         return call(*args), None
     except KeyboardInterrupt:
@@ -38,13 +36,13 @@ def attempt(call: Callable[..., Any], *args: Any) -> tuple[Any, Error]:
 
 
 def peek(source: Any, *names: str) -> Any:
-    """Return the first of some keys or attributes that is not None, else None."""
+    """The first of some keys or attributes that is not None, else None."""
     get = source.get if isinstance(source, Mapping) else lambda name: getattr(source, name, None)
     return next((value for value in map(get, names) if value is not None), None)
 
 
 def kind_of(value: Any) -> str:
-    """Return a value as messages show it: a plain one itself, else its type's name."""
+    """A value as messages show it: a plain one itself, else its type's name."""
     plain = value is None or isinstance(value, (bool, int, float, str))
     return repr(value)[:80] if plain else type(value).__name__
 
@@ -69,24 +67,22 @@ class Config:
 
 class SnowlStop(str, Enum):
     # Snowl compares the text and asks for ``.value``: a plain str will not do.
-    COMPLETED = "completed"
-    MAX_STEPS = "max_steps"
-    LIMIT_EXCEEDED = "limit_exceeded"
-    CANCELLED = "cancelled"
-    ERROR = "error"
+    COMPLETED, MAX_STEPS, ERROR = "completed", "max_steps", "error"
+    LIMIT_EXCEEDED, CANCELLED = "limit_exceeded", "cancelled"
 
 
-_STOPS = {
+# Snowl's stop reasons, each with those of QitOS; any other is an error.
+_MEANT = {
     SnowlStop.COMPLETED: "success final final_result agent_condition critic_stop env_terminal",
     SnowlStop.MAX_STEPS: "max_steps budget_steps stagnation",
     SnowlStop.LIMIT_EXCEEDED: "budget_time budget_tokens context_overflow",
     SnowlStop.CANCELLED: "cancelled_immediate cancelled_after_step interrupt",
 }
-"""Snowl's stop reasons, each with those of QitOS; any other is an error."""
+_STOPS = {reason: stop for stop, reasons in _MEANT.items() for reason in reasons.split()}
 
 
 def task_of(state: Any) -> str:
-    """Return the text of the last user message, its parts as lines."""
+    """The text of the last user message, its parts as lines."""
     asked = [row for row in peek(state, "messages") or () if peek(row, "role") == "user"]
     if not asked:
         raise SnowlCompatError("the state has no user message")
@@ -102,10 +98,9 @@ def task_of(state: Any) -> str:
 def tell(
     result: Any, config: Config, *, engine: Any = None, cause: Error = None, seen: Error = None
 ) -> Told:
-    """Read a result, a bare answer, or what is left after ``cause`` was raised.
+    """The fields of Snowl's state that a result or a bare answer gives, and a failed run's error.
 
-    Returns the fields of Snowl's state, and the error of a failed run. ``seen`` is the
-    last exception that the engine told a hook of.
+    ``cause`` is what the run raised, ``seen`` the last exception that a hook was told of.
     """
     source = result
     if peek(result, "records", "events", "step_count", "task_result") is None:
@@ -115,8 +110,9 @@ def tell(
     run, version = payload.pop("run"), payload.pop("schema_version")
     if payload["engine_config"]["budget_max_steps"] is None:
         payload["engine_config"]["budget_max_steps"] = config.max_steps
-    answer, stop = run["final_result"], _stop(run)
-    failure = _failure(source, run["stop_reason"], seen) if stop is SnowlStop.ERROR else {}
+    answer, reason = run["final_result"], run["stop_reason"]
+    stop = _STOPS.get("final" if reason is None and answer is not None else reason, SnowlStop.ERROR)
+    failure = _failure(source, reason, seen) if stop is SnowlStop.ERROR else {}
     if cause is not None:
         failure = _raised(cause)
     elif not failure and config.strict and issues:
@@ -125,14 +121,10 @@ def tell(
     events = [{**first, "issues": [issue._asdict() for issue in issues]}]
     content = answer if isinstance(answer, str) else "" if answer is None else dumps(answer)
     message = {"role": "assistant", "content": content}
-    usage = _usage(source, run["total_tokens"] or 0)
-    fields: Row = {
-        "output": {"message": message, "usage": usage, "trace_events": events},
-        "stop_reason": SnowlStop.ERROR if failure else stop,
-        "messages": [] if answer is None else [{**message}],
-        "actions": [],
-        "observations": [],
-    }
+    output = {"message": message, "usage": _usage(source, run["total_tokens"] or 0)}
+    fields: Row = {"output": output, "stop_reason": SnowlStop.ERROR if failure else stop}
+    fields["messages"] = [] if answer is None else [{**message}]
+    fields.update(actions=[], observations=[])
     # The payload's rows belong to the records in order, and there all have names.
     rows = iter(payload["critic_traces"])
     artifacts: Row = {}
@@ -143,8 +135,8 @@ def tell(
         events.append(step)
         fields["actions"] += actions
         fields["observations"] += observations
-        artifacts.update((ref["uri"], ref) for ref in refs)
-    fields["output"]["artifacts"] = [*artifacts.values()]
+        artifacts |= refs
+    output.update(trace_events=events, artifacts=[*artifacts.values()])
     if not failure:
         return fields, None
     events.append({"event": "qitos.failure", **dict.fromkeys(_FAILURE), **failure})
@@ -159,8 +151,8 @@ def fill(state: Any, fields: Row) -> Any:
     return state
 
 
-def read_step(record: Any, index: int) -> tuple[Row, list[Any], list[Any], list[Row]]:
-    """Return a step at a glance, its actions, its observations and its artifacts."""
+def read_step(record: Any, index: int) -> tuple[Row, list[Any], list[Any], Row]:
+    """A step at a glance, its actions, its observations and its artifacts by their addresses."""
     found = {name: to_json_value(peek(record, name)) for name in _RECORD}
     calls, results = _rows(found["tool_invocations"]), _as(list, found["action_results"])
     decision = _as(dict, found["decision"])
@@ -184,33 +176,25 @@ def read_step(record: Any, index: int) -> tuple[Row, list[Any], list[Any], list[
         # Behind those of the calls QitOS appends what the environment says.
         payload, kind = {"result": result}, "environment"
         if call is not None:
-            payload, kind = {"tool_name": call.get("tool_name"), **payload}, "tool_result"
-            payload["status"] = call.get("status")
+            payload = {"tool_name": call.get("tool_name"), **payload, "status": call.get("status")}
+            kind = "tool_result"
         observations.append(SimpleNamespace(observation_type=kind, payload=payload))
-    artifacts = []
+    artifacts: Row = {}
     for holder in (*calls, *results):
         for ref in _rows(_as(dict, holder).get("artifact_refs")):
             name, store = ref.get("artifact_id"), ref.get("resolver_key")
             if name and store:
-                uri, media_type = f"{store}:{name}", ref.get("media_type")
-                artifacts.append({"name": name, "uri": uri, "media_type": media_type})
+                made = {"name": name, "uri": f"{store}:{name}", "media_type": ref.get("media_type")}
+                artifacts[made["uri"]] = made
     return event, actions, observations, artifacts
 
 
 def _as(kind: type, value: Any) -> Any:
-    """A value if it is of a type, else an empty one of it."""
     return value if isinstance(value, kind) else kind()
 
 
 def _rows(value: Any) -> list[Row]:
     return [_as(dict, row) for row in _as(list, value)]
-
-
-def _stop(run: Row) -> SnowlStop:
-    reason = run["stop_reason"]
-    if reason is None and run["final_result"] is not None:
-        return SnowlStop.COMPLETED
-    return next((s for s, words in _STOPS.items() if reason in words.split()), SnowlStop.ERROR)
 
 
 def _usage(source: Any, total: int) -> dict[str, int]:
@@ -227,7 +211,13 @@ def _failure(source: Any, reason: str | None, seen: Error) -> Row:
     """What a failed run ended with: its own word, else its last failed event."""
     failure: Row = _as(dict, to_json_value(peek(source, "failure")))
     if not failure and reason == "unrecoverable_error":
-        failure = _last_error(source)
+        phase = None  # That of the last failed event is the one that the run was in.
+        for event in peek(source, "events") or ():
+            if error := peek(event, "error"):
+                failure = {"message": error, "phase": phase, "step_id": peek(event, "step_id")}
+            else:
+                phase = peek(event, "phase")
+        failure = _as(dict, to_json_value(failure))
         # QitOS 0.3.0 shows its hooks the exception, also one that the run got over.
         raised = {} if seen is None else _raised(seen)
         if failure.get("message") in (None, raised.get("message"), _failure_text(raised)):
@@ -238,19 +228,8 @@ def _failure(source: Any, reason: str | None, seen: Error) -> Row:
     return failure
 
 
-def _last_error(result: Any) -> Row:
-    """The last failed event, in the phase that the run was in."""
-    found, phase = {}, None
-    for event in peek(result, "events") or ():
-        if error := peek(event, "error"):
-            found = {"message": error, "phase": phase, "step_id": peek(event, "step_id")}
-        else:
-            phase = peek(event, "phase")
-    return _as(dict, to_json_value(found))
-
-
 def _raised(error: BaseException) -> Row:
-    lines = traceback.format_exception(error, limit=-_MOST_FRAMES)
+    lines = traceback.format_exception(error, limit=-20)
     message, traced = to_json_value([str(error).strip(), "".join(lines).rstrip()])
     return {"type": type(error).__name__, "message": message, "traceback": traced}
 
@@ -264,6 +243,6 @@ def _failure_text(failure: Row) -> str:
     kind, message, step_id = (failure.get(name) for name in ("type", "message", "step_id"))
     repeats = kind in (SnowlCompatError.__name__, message)
     what = ": ".join(filter(None, (None if repeats else kind, message)))
-    step = None if step_id is None else f"step {step_id}"
+    step = "" if step_id is None else f"step {step_id}"
     where = ", ".join(filter(None, (failure.get("phase"), step)))
     return f"{what} ({where})" if where else what

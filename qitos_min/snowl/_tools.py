@@ -22,8 +22,8 @@ _TYPES = dict(string=str, integer=int, number=float, boolean=bool, array=list, o
 class SnowlTool:
     """One Snowl tool as a callable that QitOS's registries take.
 
-    A copy of it is its meta, under the mark that QitOS's decorator leaves on a function, so the
-    schema arrives as Snowl wrote it. Snowl itself checks its ``required_ops``, so it has none.
+    A copy of it is its meta, under the mark of QitOS's decorator, so the schema arrives as Snowl
+    wrote it. Snowl itself checks its ``required_ops``, so it has none.
     """
 
     prompt = timeout_s = retry_policy = on_failure = None
@@ -59,20 +59,18 @@ def _signature_of(schema: dict[str, Any]) -> inspect.Signature:
 
 
 def awaited(made: Any, loop: asyncio.AbstractEventLoop | None = None) -> Any:
-    """Return what was made; if that is awaitable what it gives, awaited on a loop."""
+    """What was made; if that is awaitable what it gives, awaited on a loop."""
 
     async def wait() -> Any:
         return await made
 
     if not inspect.isawaitable(made):
         return made
-    if loop is None:
-        return asyncio.run(wait())
-    return asyncio.run_coroutine_threadsafe(wait(), loop).result()
+    return asyncio.run_coroutine_threadsafe(wait(), loop).result() if loop else asyncio.run(wait())
 
 
 def framework_part(agent: Any, module: str, name: str) -> Any:
-    """Return a class of the framework that an agent comes from, or None."""
+    """A class of the framework that an agent comes from, or None."""
     for kind in type(agent).__mro__:
         if kind.__name__ == "AgentModule":
             # Imported, because nobody may have needed it yet.
@@ -84,11 +82,7 @@ def framework_part(agent: Any, module: str, name: str) -> Any:
 def with_tools(
     agent: Any, registry: Any, tools: Sequence[SnowlTool], owner: str = "the agent"
 ) -> Any:
-    """Return a copy of an agent's registry, None being an empty one, that has the tools too.
-
-    The registry itself may serve other trials at the same time. Raises
-    ``SnowlCompatError`` for a name that is taken.
-    """
+    """A copy of an agent's registry (None: an empty one) with the tools; no name may be taken."""
     if registry is None:
         kind = framework_part(agent, "", "ToolRegistry")
         if kind is None:
@@ -106,10 +100,7 @@ def with_tools(
 
 
 def team_with_tools(team: Any, done: Any, tools: Sequence[SnowlTool]) -> Any:
-    """Return a copy of an agent registry in which every agent has the tools too.
-
-    ``done`` is a registry that has them already. Specs are copied, agents are not.
-    """
+    """A copy of an agent registry in which all have the tools; ``done`` has them already."""
     team = _copied(team)
     for specs in vars(team).values():
         for name, spec in specs.items() if isinstance(specs, dict) else ():
@@ -122,7 +113,6 @@ def team_with_tools(team: Any, done: Any, tools: Sequence[SnowlTool]) -> Any:
 
 
 def _copied(registry: Any) -> Any:
-    """A copy with containers of its own."""
     made = copy.copy(registry)
     for name, part in vars(made).items():
         if isinstance(part, (dict, list, set)):

@@ -25,10 +25,7 @@ def is_agent(value: Any) -> bool:
 
 @dataclass
 class Trial:
-    """What to run, and what is known of the run while it goes on.
-
-    It is a hook of its engine: ``emit`` is called with an event for each finished step.
-    """
+    """What to run, and what is known of the run; a hook that calls ``emit`` for each step."""
 
     task: str
     config: Config
@@ -57,11 +54,7 @@ class Trial:
         self.seen = peek(context, "error")
 
     async def run(self, make: Callable[[], Any], turn: AbstractContextManager[Any]) -> Told:
-        """Run the agent in a thread, holding ``turn`` meanwhile, and tell all of it.
-
-        When the waiting is cancelled the engine is told to stop, and the thread, which no
-        exit waits for as it would for those of ``asyncio.to_thread``, ends by itself.
-        """
+        """Run the agent in a thread, holding ``turn`` meanwhile, and tell all of it."""
         done: Future[Told] = Future()
         done.set_running_or_notify_cancel()
 
@@ -72,23 +65,20 @@ class Trial:
             except BaseException as error:  # Raised where it is awaited, Ctrl-C too.
                 done.set_exception(error)
 
+        # No exit waits for it, as it would for those of ``asyncio.to_thread``.
         threading.Thread(target=work, name="qitos-trial", daemon=True).start()
         try:
             return await asyncio.wrap_future(done)
         except asyncio.CancelledError:
             self.cancelled = True  # From here on the trial says nothing more.
             with suppress(Exception):
-                self._stop()
+                if peek(self.engine, "cancel") is not None:
+                    self.engine.cancel("immediate")
+                elif peek(self.engine, "budget") is not None:
+                    # QitOS 0.3.0 cannot be cancelled, but it looks at its budget.
+                    self.engine.budget = copy.copy(self.engine.budget)
+                    self.engine.budget.max_steps = 0
             raise
-
-    def _stop(self) -> None:
-        if peek(self.engine, "cancel") is not None:
-            self.engine.cancel("immediate")
-        elif peek(self.engine, "budget") is not None:
-            # QitOS 0.3.0 cannot be cancelled, but it looks at its budget.
-            budget = copy.copy(self.engine.budget)
-            budget.max_steps = 0
-            self.engine.budget = budget
 
     def _tell(self, make: Callable[[], Any]) -> Told:
         agent, self.cause = attempt(make)
@@ -123,9 +113,9 @@ class Trial:
             options.update({"return_state": True} if _takes(agent.run, "return_state") else {})
             return awaited(agent.run(task=self.task, **options))
         self.engine = engine = agent.build_engine(**settings)
-        if self.tools and peek(engine, "agent_registry") is not None:
-            team = team_with_tools(engine.agent_registry, agent.tool_registry, self.tools)
-            engine.agent_registry = team
+        team = peek(engine, "agent_registry")
+        if self.tools and team is not None:
+            engine.agent_registry = team_with_tools(team, agent.tool_registry, self.tools)
         if peek(engine, "register_hook") is not None:
             engine.register_hook(self)
         return None if self.cancelled else engine.run(self.task, **options)

@@ -18,34 +18,22 @@ class QitOSAdapter:
     def wrap(
         self, agent_or_factory: Any, *, agent_id: str | None = None, **config: Any
     ) -> InstalledAgent:
-        """Return a Snowl agent: ``agent_id`` and ``async run(state, context, tools)``.
-
-        Takes what ``InstalledAgent`` takes, without hooks, and raises as it does.
-        """
+        """A Snowl agent: what ``InstalledAgent`` makes of these, without hooks."""
         return InstalledAgent(agent_or_factory, agent_id=agent_id, hooks=None, **config)
 
     def unwrap_state(self, state: Any) -> str:
-        """Return the task: the text of the last user message, its parts as lines.
-
-        Raises ``SnowlCompatError`` when the state has no such text.
-        """
+        """The text of the last user message, its parts as lines; SnowlCompatError without any."""
         return task_of(state)
 
     def wrap_result(
         self, result: Any, state: Any, *, engine: Any = None, event_name: str = EVENT_NAME
     ) -> Any:
-        """Fill Snowl's state with all that a result tells, and return it.
+        """Fill Snowl's state with all that a result, or a bare answer, tells, and return it.
 
-        ``result`` is an engine result or a bare answer; ``engine`` tells the
-        configuration. A failed run only sets ``stop_reason`` here.
+        ``engine`` tells the configuration. A failed run only sets ``stop_reason`` here.
         """
-        fields, _ = tell(result, Config(event_name=event_name), engine=engine)
-        return fill(state, fields)
+        return fill(state, tell(result, Config(event_name=event_name), engine=engine)[0])
 
     def wrap_tools(self, tools: Iterable[Any] | None) -> list[SnowlTool]:
-        """Return one callable for each Snowl tool, for QitOS's registry to register.
-
-        Each has the tool's name, description and parameter schema; a tool
-        whose callable is async is awaited by it.
-        """
+        """A callable for each Snowl tool, which QitOS's registry takes with the tool's schema."""
         return [SnowlTool(tool) for tool in tools or ()]

@@ -21,40 +21,32 @@ from ._trial import Trial, is_agent
 class InstalledAgent:
     """A QitOS agent that Snowl runs, packaged with hooks on its life.
 
-    ``factory`` is a class or zero-argument callable that makes an agent for each trial, or
-    one agent object, whose trials then run one at a time. ``agent_id`` is text safe in file
-    names, by default the agent's name. ``hooks`` is an object or mapping with any of
-    ``setup(context)``, ``on_trial_start(task, context)``, ``on_trial_end(task, result,
-    payload)``, ``on_trial_error(task, error)`` and ``teardown()``, sync or async.
-
-    ``config``: ``max_steps`` (at least 1) is the step budget of each run; ``engine_kwargs``
-    go to ``build_engine``, ``state_kwargs`` to ``run``; ``event_name`` is that of the
-    payload's event; with ``strict`` the first repair of a payload fails its trial. Raises
-    ``SnowlCompatError`` for what it cannot use, ``TypeError`` for an unknown setting.
+    ``factory`` makes an agent for each trial, or is one, whose trials then run one at a time.
+    ``agent_id`` is text safe in file names, by default the agent's name. ``hooks`` is an object or
+    mapping with any of ``setup(context)``, ``on_trial_start(task, context)``, ``on_trial_end(task,
+    result, payload)``, ``on_trial_error(task, error)`` and ``teardown()``, sync or async.
+    ``config``: ``max_steps``, the step budget of each run; ``engine_kwargs`` for ``build_engine``,
+    ``state_kwargs`` for ``run``; ``event_name`` of the payload's event; ``strict``: the first
+    repair of a payload fails its trial. SnowlCompatError or TypeError for what is no such thing.
     """
 
     def __init__(
         self, factory: Any, *, agent_id: str | None = None, hooks: Any = None, **config: Any
     ) -> None:
-        self._config = Config(**config)
+        self._config, self._hooks = Config(**config), hooks
         self.agent_id = _checked_agent_id(agent_id, factory)
-        is_shared = is_agent(factory)
-        if not is_shared and not callable(factory):
+        shared = is_agent(factory)
+        if not shared and not callable(factory):
             text = f"expected an agent or a factory of agents, got {kind_of(factory)}"
             raise SnowlCompatError(text)
-        self._make = (lambda: factory) if is_shared else factory
-        self._turn = threading.Lock() if is_shared else nullcontext()
-        self._hooks = hooks
+        self._make = (lambda: factory) if shared else factory
+        self._turn = threading.Lock() if shared else nullcontext()
         self._lock = threading.Lock()  # Guards the two fields below.
         self._setup: Future[None] | None = None
         self._torn_down = False
 
     async def run(self, state: Any, context: Any, tools: Any = None) -> Any:
-        """Run one trial and return the same state, filled.
-
-        Raises ``SnowlCompatError`` when the run failed, with what failed, the
-        phase and the step; what the run left is then on the state too.
-        """
+        """Run one trial and return the same state, filled, as it is before a failed run's error."""
         await self._set_up(context)
         task = task_of(state)
         try:
@@ -101,24 +93,19 @@ class InstalledAgent:
             raise SnowlCompatError(f"hook {name} raised {described(error)}") from error
 
     async def _set_up(self, context: Any) -> None:
-        """Run the setup hook once, and again after it failed; each trial waits for it.
-
-        Its own task, so that a cancelled trial costs the others nothing, on any event loop.
-        """
+        """Run the setup hook once, and again after it failed; each trial waits for it."""
         with self._lock:
             if self._torn_down:
                 raise SnowlCompatError(f"agent {self.agent_id!r} is torn down")
             setup = self._setup
             if setup is None or (setup.done() and (setup.cancelled() or setup.exception())):
+                # A task of its own, so that a cancelled trial costs the others nothing.
                 made, loop = self._hook("setup", context), asyncio.get_running_loop()
                 setup = self._setup = asyncio.run_coroutine_threadsafe(made, loop)
         await asyncio.shield(asyncio.wrap_future(setup))
 
     async def teardown(self) -> None:
-        """Call the teardown hook, at most once; no trial may start after it.
-
-        Snowl 0.1.0 does not call it: use ``async with``, or call it yourself.
-        """
+        """Call the teardown hook, at most once; Snowl 0.1.0 does not. Then no trial may start."""
         with self._lock:
             torn_down, self._torn_down = self._torn_down, True
         if not torn_down:

@@ -6,14 +6,13 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from ..core._json import dumps
 from ..core._foreign import summary
 from ..engine.states import RuntimeEvent, StepRecord, utc_now
-
-__all__ = ["TraceWriter"]
 
 _FILES = ("manifest.json", "steps.jsonl", "events.jsonl")
 _STATUS = dict.fromkeys(("interrupt", "cancelled_immediate", "cancelled_after_step"), "stopped")
@@ -26,64 +25,17 @@ _TOLD = (
 # The values of a run's records are plain trees already, so nothing is looked for.
 _ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False).encode
 _EVENT = [f.name for f in fields(RuntimeEvent)]
-
-
-class _Lines:
-    """A file of JSON lines; those of an earlier run that come again stay as they are.
-
-    The first line that differs from what the file holds takes the place of all that
-    is left of it: a step that was not finished, the end that an interrupt made, the
-    torn line of a killed process.
-    """
-
-    def __init__(self, path: Path, strict: bool) -> None:
-        self._strict = strict
-        held = path.read_bytes() if path.exists() else b""
-        self._held = held.splitlines(keepends=True)[::-1]
-        self._file = open(path, "r+b" if path.exists() else "wb")
-
-    def add(self, rows: list[dict[str, Any]]) -> None:
-        """Write the next lines, with one write."""
-        try:
-            data = "\n".join([*map(_ENCODE, rows), ""]).encode("utf-8")
-        except (TypeError, ValueError, RecursionError):
-            if self._strict:
-                raise
-            data = "\n".join([*map(dumps, rows), ""]).encode("utf-8")
-        lines = data.splitlines(keepends=True) if self._held else [data]
-        while lines and self._held and self._held[-1] == lines[0]:
-            self._file.seek(len(self._held.pop()), os.SEEK_CUR)
-            del lines[0]
-        if lines:
-            if self._held:
-                self._file.truncate()
-                self._held = []
-            self._file.write(b"".join(lines))
-            self._file.flush()
-
-    def close(self) -> None:
-        """Close the file, which then holds the lines put here and no others."""
-        if self._held:
-            self._file.truncate()
-        self._file.close()
+_event_of = attrgetter(*_EVENT)
 
 
 class TraceWriter:
     """``manifest.json``, ``steps.jsonl`` and ``events.jsonl`` in QitOS's layout.
 
-    Every finished step is on disk when the next begins, so that a killed
-    process loses none; until the end the manifest says ``running``, then
-    ``completed``, ``failed``, or ``stopped`` when Ctrl-C or ``cancel`` ended the run.
-
-    Args:
-        output_dir: The run's folder, or the folder of that when there is a ``run_id``;
-            made if it is missing. A run's folder that holds a run already is a
-            ``ValueError``: two runs in one can no longer be told apart.
-        run_id: The name of the run's folder and of the run.
-        metadata: Further entries of the manifest, such as ``seed`` or ``git_sha``.
-        strict_validate: True: a value that JSON cannot hold ends the trace; by default
-            it is converted.
-        resume: The same run goes on in this folder; else the trace stops at its start.
+    A finished step is on disk when the next begins. Until the end the manifest says ``running``,
+    then ``completed``, ``failed``, or ``stopped`` when Ctrl-C or ``cancel`` ended the run.
+    ``output_dir`` is the run's folder, or with a ``run_id`` the folder of that. One that holds a
+    run is a ValueError unless ``resume``: then this run is written again from its checkpoints.
+    ``metadata`` joins the manifest; if ``strict_validate``, what JSON cannot hold ends the trace.
     """
 
     def __init__(
@@ -102,28 +54,16 @@ class TraceWriter:
         if held and not resume:
             raise ValueError(f"{str(self.run_dir)!r} holds a run already ({held})")
         self._resume, self._strict = resume, strict_validate
-        self._manifest: dict[str, Any] = {
-            "run_id": run_id,
-            "schema_version": schema_version,
-            "status": "running",
-            "updated_at": "",
-            "event_count": 0,
-            "step_count": 0,
-            **dict.fromkeys(_TOLD.split()),
-            **(metadata or {}),
-        }
+        head: dict[str, Any] = {"run_id": run_id, "schema_version": schema_version}
+        head.update(status="running", updated_at="", event_count=0, step_count=0)
+        self._manifest = {**head, **dict.fromkeys(_TOLD.split()), **(metadata or {})}
         self._waiting: list[RuntimeEvent] = []
-        self._steps: Any = None
-        self._events: Any = None
 
     def __repr__(self) -> str:
         return summary(self, str(self.run_dir))
 
     def start(self, run_id: str, config: Mapping[str, Any], specs: list[dict[str, Any]]) -> None:
-        """Make the folder and write the manifest of a run that begins or goes on.
-
-        Raises ``ValueError`` for a folder that holds another run.
-        """
+        """Make the folder, which may hold no other run, and write the manifest."""
         self.run_dir.mkdir(parents=True, exist_ok=True)
         path, known = self.run_dir / "manifest.json", self._manifest
         earlier = json.loads(path.read_bytes()) if path.exists() else {}
@@ -133,11 +73,10 @@ class TraceWriter:
         self.run_id = run_id
         known.update(run_id=run_id, updated_at=utc_now(), model_id=config["model_id"])
         known.update(engine_config=dict(config), tool_permissions=specs, summary={})
-        if known["prompt_protocol"] is None:
-            known["prompt_protocol"] = config["protocol_id"]
+        known["prompt_protocol"] = known["prompt_protocol"] or config["protocol_id"]
         self._write_manifest()
-        self._steps = _Lines(self.run_dir / "steps.jsonl", self._strict)
-        self._events = _Lines(self.run_dir / "events.jsonl", self._strict)
+        self._steps = open(self.run_dir / "steps.jsonl", "wb")
+        self._events = open(self.run_dir / "events.jsonl", "wb")
 
     def write_event(self, run_id: str, event: RuntimeEvent) -> None:
         """Add one event; it is on disk when its step ends."""
@@ -147,7 +86,7 @@ class TraceWriter:
         """Add one finished step, and bring it and its events to disk."""
         try:
             self._write_events()
-            self._steps.add([{**record.to_row(), "run_id": run_id}])
+            self._write(self._steps, [{**record.to_row(), "run_id": run_id}])
         except Exception:  # The run goes on without its trace.
             self._close()
             raise
@@ -176,11 +115,22 @@ class TraceWriter:
         self._steps.close()
 
     def _write_events(self) -> None:
-        waiting, run_id = self._waiting, {"run_id": self.run_id}
-        self._events.add([{**run_id, **{n: getattr(e, n) for n in _EVENT}} for e in waiting])
+        run_id = {"run_id": self.run_id}
+        rows = [{**run_id, **dict(zip(_EVENT, _event_of(e)))} for e in self._waiting]
+        self._write(self._events, rows)
         # Last, so that an interrupt before it loses none of them.
-        self._manifest["event_count"] += len(waiting)
+        self._manifest["event_count"] += len(rows)
         self._waiting = []
+
+    def _write(self, file: Any, rows: list[dict[str, Any]]) -> None:
+        try:
+            data = "\n".join([*map(_ENCODE, rows), ""]).encode("utf-8")
+        except (TypeError, ValueError, RecursionError):
+            if self._strict:
+                raise
+            data = "\n".join([*map(dumps, rows), ""]).encode("utf-8")
+        file.write(data)
+        file.flush()
 
     def _write_manifest(self) -> None:
         text, beside = dumps(self._manifest, indent=2), self.run_dir / "manifest.json.tmp"

@@ -10,10 +10,9 @@ from typing import TextIO
 
 from snowl_compat import SnowlCompatError
 
-from ._model import Run, load
+from ._model import Run, load, printable
 from ._page import page
 from ._terminal import terminal
-from ._words import printable
 
 __all__ = ["show", "view"]
 
@@ -21,10 +20,8 @@ __all__ = ["show", "view"]
 def view(runs: Sequence[str], output: str | None = None) -> int:
     """Write the page of runs, print its path, and return the exit code of a command.
 
-    A run is what ``snowl_compat.read_run`` takes, ``-`` for standard input included. The
-    page of one run goes to ``view.html`` beside it unless ``output`` names a file. 0 is
-    fine; 1 is a run that cannot be read (the page has the others) or a file that cannot
-    be written, told in one line on standard error.
+    The page goes to ``view.html`` beside the first run unless ``output`` names a file. 1 is a run
+    that cannot be read (the page has the others), or the file cannot be written; a line says so.
     """
     found = [run for run in map(_loaded, runs) if run is not None]
     if output is None:
@@ -42,11 +39,7 @@ def view(runs: Sequence[str], output: str | None = None) -> int:
 
 
 def show(run: str, width: int | None = None) -> int:
-    """Print a run for a terminal and return the exit code of a command, as ``view`` does.
-
-    ``width`` is columns; None is those of the terminal, or 80. Colours are for terminals
-    only, and never where ``NO_COLOR`` is set.
-    """
+    """Print a run in ``width`` columns, or the terminal's; the exit code is as of ``view``."""
     found = _loaded(run)
     if found is not None:
         width = max(width or shutil.get_terminal_size().columns, 40)

@@ -1,25 +1,24 @@
-"""One model of a run for people; the page and the terminal print it.
+"""One model of a run for people, and values as words; the page and the terminal print it.
 
-Runs are read through ``snowl_compat``'s public names only. The lines of a run may hold any
-JSON value anywhere; one of another type than expected reads as one that is missing.
+Where a run holds a value of another type than expected, it reads as one that is missing.
 """
 
 from __future__ import annotations
 
+import html
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
-from snowl_compat import build_payload, read_run
-
-from ._words import words
+from snowl_compat import build_payload, dumps, read_run
 
 Row = Mapping[str, Any]
 Table = list[Row]  # Rows with the same keys, which are the heads.
+Told = Iterator[tuple[str, Any]]
 _EDGE = 200  # Steps at either end of a run that are shown whatever happened in them.
-_OUTSIDE = ("INIT", "END", "SESSION_", "TOOLSET")
-"""How the phases begin that belong to the run and to no step."""
+_OUTSIDE = ("INIT", "END", "SESSION_", "TOOLSET")  # So begin the phases of no step.
 
 
 class Call(NamedTuple):
@@ -47,13 +46,10 @@ class Step(NamedTuple):
     marks: Sequence[str]  # Of ``error``, ``retry``, ``stop`` and ``handoff``.
     calls: Sequence[Call]
     left: int = 0
-    told: Sequence[tuple[str, Any]] = ()
-    """Labels and values in their order: ``call``, ``state`` (a table), texts and JSON."""
+    told: Sequence[tuple[str, Any]] = ()  # Labels (``call``, ``state`` with a table) and values.
 
 
 class Run(NamedTuple):
-    """What is shown of a run."""
-
     name: str  # Its id, or else where it was read from.
     payload: Row  # The extended payload.
     facts: Row  # Label -> value of the head; what is not known is not in it.
@@ -64,55 +60,38 @@ class Run(NamedTuple):
 
 
 def load(path: str) -> Run:
-    """Return the run that ``snowl_compat.read_run`` finds at a path.
-
-    Raises ``SnowlCompatError`` for what cannot be read.
-    """
+    """The run that ``snowl_compat.read_run`` finds, else its ``SnowlCompatError``."""
     source = read_run(path)
     payload, records = build_payload(source, extended=True), _objects(source.get("records"))
-    task, seen = _seen(source, records)
+    run, (task, seen) = payload["run"], _seen(source, records)
     first = _as(dict, records[0].get("observation")) if records else {}
-    facts = _facts(payload, task or source.get("task") or first.get("task"))
-    made = [found.record for found in seen.values() if found.record]
-    steps = _steps(payload, records + made, seen)
-    name = words(payload["run"]["run_id"] or payload["run"]["source"] or "run")
-    length = max((step.ended for step in steps), default=0.0)
-    return Run(name, payload, facts, [*_failures(source)], steps, length, _parts(payload))
-
-
-def _facts(payload: Row, task: Any) -> Row:
-    run = payload["run"]
     counts = (run["tool_calls_by_name"] or {}).items()
+    called = ", ".join(f"{count} {name}" for name, count in counts)
     scores = [row["score"] for row in payload["critic_traces"] if row["score"] is not None]
-    own = {
-        "tool_calls_by_name": ", ".join(f"{count} {name}" for name, count in counts),
-        "source": None,
-        "issues": len(run["issues"]),
-        "model": payload["engine_config"]["model_id"],
-        "steps": payload["step_count"],
-        "last_score": scores[-1] if scores else None,
-    }
-    return _said({"task": task, **run, **own})
+    facts = {"task": task or source.get("task") or first.get("task"), **run}
+    facts |= {"tool_calls_by_name": called, "source": None, "issues": len(run["issues"])}
+    facts |= {"model": payload["engine_config"]["model_id"], "steps": payload["step_count"]}
+    head = _said({**facts, "last_score": scores[-1] if scores else None})
+    steps = _steps(payload, records + [s.record for s in seen.values() if s.record], seen)
+    name = words(run["run_id"] or run["source"] or "run")
+    length = max((step.ended for step in steps), default=0.0)
+    return Run(name, payload, head, [*_failures(source)], steps, length, _parts(payload))
 
 
 def _parts(payload: Row) -> dict[str, Table | Row]:
-    config = {
-        name: ", ".join(value) if isinstance(value, list) else value
-        for name, value in payload["engine_config"].items()
-        if value is not False
-    }
+    known = {name: v for name, v in payload["engine_config"].items() if v is not False}
+    config = {name: ", ".join(v) if isinstance(v, list) else v for name, v in known.items()}
     tools = []
     for spec in payload["tool_permissions"]:
         notes = _flags(spec) + [f"needs {op}" for op in spec["required_ops"]]
         may_use = ", ".join(_flags(spec["permissions"]))
         tools.append({**spec, "may_use": may_use, "notes": ", ".join(notes)})
-    critics, moves = payload["critic_traces"], payload["handoff_traces"]
-    of_moves = "step_id from_agent to_agent context_strategy messages_passed"
+    critics, moves = "critic_name action score reason", "context_strategy messages_passed"
     return {
         "Configuration": _said(config),
         "Tools": _table(tools, "name may_use notes description"),
-        "Critics": _table(critics, "step_id critic_name action score reason"),
-        "Handoffs": _table(moves, of_moves),
+        "Critics": _table(payload["critic_traces"], f"step_id {critics}"),
+        "Handoffs": _table(payload["handoff_traces"], f"step_id from_agent to_agent {moves}"),
         "Issues": _table(payload["run"]["issues"], "path message"),
     }
 
@@ -131,16 +110,14 @@ def _said(pairs: Row) -> Row:
     return {name.replace("_", " "): value for name, value in pairs.items() if value not in none}
 
 
-def _failures(source: Row) -> Iterator[tuple[str, str]]:
+def _failures(source: Row) -> Told:
     report = _as(dict, source.get("failure_report"))
     for row in _objects([source.get("failure"), *_as(list, report.get("failures"))]):
         named = (words(row.get(name)) for name in ("type", "message", "phase", "step_id"))
         yield "{}: {} ({}, step {})".format(*named), words(row.get("traceback") or "")
 
 
-class _Seen(NamedTuple):
-    """What the events of a step say of it."""
-
+class _Seen(NamedTuple):  # What the events of a step say of it.
     record: dict[str, Any]  # What stands for the record of a step that has none.
     times: list[float]
     acted: list[float]  # When its tools began.
@@ -174,7 +151,6 @@ def _seen(source: Row, records: Sequence[Row]) -> tuple[Any, dict[Any, _Seen]]:
 
 
 def _steps(payload: Row, records: Sequence[Row], seen: Mapping[Any, _Seen]) -> list[Step]:
-    """The steps of records, those together that are left out."""
     verdicts: dict[Any, list[Row]] = {}
     for row in payload["critic_traces"]:
         verdicts.setdefault(row["step_id"], []).append(row)
@@ -197,7 +173,7 @@ def _steps(payload: Row, records: Sequence[Row], seen: Mapping[Any, _Seen]) -> l
         marks += ["handoff"] if number in handoffs else []
         step = Step(position, number, number, agent, mode, began, ended, marks, calls)
         if marks or min(position, len(records) - 1 - position) < _EDGE:
-            steps.append(step._replace(told=[*_told(record, found.errors, calls, own)]))
+            steps.append(step._replace(told=[*_told(record, found, calls, own)]))
         elif steps[-1].left and steps[-1].agent == agent:
             left = steps[-1].left + 1
             steps[-1] = steps[-1]._replace(last=number, ended=ended, left=left)
@@ -207,12 +183,10 @@ def _steps(payload: Row, records: Sequence[Row], seen: Mapping[Any, _Seen]) -> l
     return steps
 
 
-def _told(
-    record: Row, errors: Iterable[str], calls: Iterable[Call], verdicts: Iterable[Row]
-) -> Iterator[tuple[str, Any]]:
+def _told(record: Row, seen: _Seen, calls: list[Call], verdicts: Table) -> Told:
     decision = _as(dict, record.get("decision"))
     said = {"why": "rationale", "answer": "final_answer", "to": "target"}
-    yield from (("error", error) for error in errors)
+    yield from (("error", error) for error in seen.errors)
     yield from _said({label: decision.get(name) for label, name in said.items()}).items()
     yield from (("call", call) for call in calls)
     changes = []
@@ -231,9 +205,8 @@ def _told(
 
 def _calls(record: Row, acted: float) -> list[Call]:
     """The tool calls of a record, in the order of its decision, whose tools began at a time."""
-    actions, rows, results = (
-        _as(list, record.get(name)) for name in ("actions", "tool_invocations", "action_results")
-    )
+    names = ("actions", "tool_invocations", "action_results")
+    actions, rows, results = (_as(list, record.get(name)) for name in names)
     actions = actions or _as(list, _as(dict, record.get("decision")).get("actions"))
     segments = _as(list, _as(dict, record.get("action_execution")).get("segments"))
     together = [segment for segment in segments if isinstance(segment, list)]
@@ -259,7 +232,6 @@ def _objects(found: Any) -> list[dict[str, Any]]:
 
 
 def _as(kind: type, value: Any) -> Any:
-    """A value if it is of a type, else an empty one of it."""
     return value if isinstance(value, kind) else kind()
 
 
@@ -277,3 +249,42 @@ def _seconds(stamp: Any) -> float | None:
         return datetime.fromisoformat(str(stamp).replace("Z", "+00:00")).timestamp()
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: ``0.4 ms``, ``12 ms``, ``3.2 s``, ``4 min 5 s``."""
+    if seconds < 0.9995:
+        value = seconds * 1000
+        return f"{value:.0f} ms" if value >= 9.95 or not value else f"{value:.1f} ms"
+    if seconds < 120:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+
+
+def words(value: Any) -> str:
+    """A value as text: numbers short, what is no text as JSON."""
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
+    if isinstance(value, float):
+        return f"{value:.2f}" if abs(value) < 1e6 else f"{value:.3g}"
+    return value if isinstance(value, str) else dumps(value)
+
+
+def shortened(value: Any, limit: int) -> str:
+    """A value as text, or the begin of that and how many characters are left out."""
+    text = words(value)
+    left = len(text) - limit
+    return text if left <= 0 else f"{text[:limit]} ... and {left:,} more characters"
+
+
+def printable(text: str, keep: str = "") -> str:
+    """The text with what a reader could not see, or a terminal obey, as JSON escapes."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else json.dumps(c)[1:-1] for c in text)
+
+
+def html_text(value: Any, limit: int = 200) -> str:
+    """A value, shortened, as text of a page: nothing in it is markup."""
+    return html.escape(printable(shortened(value, limit), "\n\t"))

@@ -7,26 +7,21 @@ from itertools import zip_longest
 from typing import Any
 
 from . import _svg
-from ._model import Row, Run, Step
-from ._style import STYLE
-from ._words import duration, html_text
+from ._model import Row, Run, Step, duration, html_text
 
-_LONGEST = 4000  # Characters of a text of a step; fewer on a page of thousands of steps.
-_ROOM = 6_000_000  # Characters of all details of steps together, about.
-_MOST_ROWS = 1000
+_LONGEST, _MOST_ROWS = 4000, 1000  # Of a text in characters, of a table.
+_ROOM = 6_000_000  # Characters of all details of steps together, about; so texts are shorter.
 _COMPARED = ("steps", "stop reason", "last score", "total tokens", "runtime seconds", "issues")
 _NONE = '<p class="left">none</p>\n'
 _MARKS = {"error": "error", "retry": "sent back by a critic", "stop": "stopped by a critic"}
 
 
 def page(runs: Sequence[Run]) -> str:
-    """Return the HTML of runs, with a table of them first when there are several."""
+    """The HTML of runs, with a table of them first when there are several."""
     title, body = html_text(runs[0].name), ""
     if len(runs) > 1:
         title = f"{len(runs)} runs"
-        rows = [
-            {"run": run.name, **{name: run.facts.get(name) for name in _COMPARED}} for run in runs
-        ]
+        rows = [{"run": run.name, **{n: run.facts.get(n) for n in _COMPARED}} for run in runs]
         links = [f"#r{n}-run" for n in range(1, len(runs) + 1)]
         body = f"<h1>{title}</h1>\n{_table('Runs', rows, links=links)}"
     body += "".join("".join(_run(run, f"r{n}-")) for n, run in enumerate(runs, 1))
@@ -35,7 +30,7 @@ def page(runs: Sequence[Run]) -> str:
         '<meta http-equiv="Content-Security-Policy"'
         " content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f"<title>{title}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
         f"<main>\n{body}</main>\n</body>\n</html>\n"
     )
 
@@ -48,27 +43,21 @@ def _run(run: Run, prefix: str) -> Iterator[str]:
     if answer is not None:
         yield f'<div class="answer">{_block(answer)}</div>\n'
     for what, traceback in run.failures:
-        yield f'<div class="failure">{_line("error", what, _LONGEST)}'
-        if traceback:
-            text = _block(traceback, 4 * _LONGEST)
-            yield f"<details><summary>traceback</summary>{text}</details>\n"
-        yield "</div>\n"
+        fold = f"<details><summary>traceback</summary>{_block(traceback, 4 * _LONGEST)}</details>\n"
+        told = _line("error", what, _LONGEST) + (fold if traceback else "")
+        yield f'<div class="failure">{told}</div>\n'
     yield f"{_pairs(facts)}</header>\n"
+    parts = {"Timeline": "", "Critics": _critics(run), "Steps": "".join(_steps(run, prefix))}
     if run.length:
         marks = {mark for step in run.steps for mark in step.marks}
         keys = [("tool", "tool"), *(key for key in _MARKS.items() if key[0] in marks)]
-        yield _section("Timeline", _figure("times", _svg.timeline(run, prefix), keys))
-    yield _section("Critics", _critics(run))
-    if run.steps:
-        yield _section("Steps", "".join(_steps(run, prefix)))
+        parts["Timeline"] = _figure("times", _svg.timeline(run, prefix), keys)
     for name, part in run.parts.items():
-        if name != "Critics":
-            yield _section(name, _table(name, part) if isinstance(part, list) else _pairs(part))
+        if name not in parts:
+            parts[name] = _table(name, part) if isinstance(part, list) else _pairs(part)
+    for name, text in parts.items():
+        yield f"<section>\n<h2>{name}</h2>\n{text}</section>\n" if text else ""
     yield "</article>\n"
-
-
-def _section(name: str, text: str) -> str:
-    return f"<section>\n<h2>{name}</h2>\n{text}</section>\n"
 
 
 def _critics(run: Run) -> str:
@@ -78,9 +67,8 @@ def _critics(run: Run) -> str:
         return table
     if len(rows) > 20:
         table = f"<details><summary>{len(rows):,} verdicts</summary>\n{table}</details>\n"
-    names, actions = (
-        dict.fromkeys(row[name] for row in rows) for name in ("critic_name", "action")
-    )
+    names = dict.fromkeys(row["critic_name"] for row in rows)
+    actions = {row["action"] for row in rows}
     keys = [(_svg.colour(n), name) for n, name in enumerate(names)]
     keys += [(name, f"{sign} {name}") for name, sign in _svg.SIGNS.items() if name in actions]
     return _figure("scores", _svg.scores(rows), keys) + table
@@ -123,9 +111,8 @@ def _details(step: Step, limit: int) -> Iterator[str]:
         elif label in ("error", "retry", "stop", "critic"):
             yield _line(label, value, limit)
         else:
-            is_table = label == "state"
-            text = _table(label, value, limit // 2) if is_table else _block(value, limit)
-            yield f"<h3>{label}</h3>{text}"
+            table = _table(label, value, limit // 2) if label == "state" else ""
+            yield f"<h3>{label}</h3>{table or _block(value, limit)}"
 
 
 def _line(kind: str, text: str, limit: int) -> str:
@@ -137,10 +124,7 @@ def _block(value: Any, limit: int = _LONGEST) -> str:
 
 
 def _table(name: str, rows: Any, limit: int = _LONGEST, links: Sequence[str] = ()) -> str:
-    """A table; at 400 px each cell has its head before it.
-
-    ``links`` are where the first cells of the rows lead.
-    """
+    """A table; ``links`` are where the cells ``run`` of the rows lead."""
     if not rows:
         return _NONE
     lines = []
@@ -158,6 +142,73 @@ def _table(name: str, rows: Any, limit: int = _LONGEST, links: Sequence[str] = (
 
 
 def _pairs(pairs: Row) -> str:
-    told = ((label, html_text(value, _LONGEST)) for label, value in pairs.items())
-    rows = "".join(f"<div><dt>{label}</dt><dd>{text}</dd></div>" for label, text in told)
+    shown = {label: html_text(value, _LONGEST) for label, value in pairs.items()}
+    rows = "".join(f"<div><dt>{label}</dt><dd>{shown[label]}</dd></div>" for label in shown)
     return f"<dl>{rows}</dl>\n" if rows else _NONE
+
+
+# Light and dark, wide, narrow and on paper.
+COLOURS = {
+    "paper": ("#ffffff", "#14181f"),
+    "raised": ("#f3f5f8", "#1e2530"),
+    "rule": ("#d5dbe3", "#3a4454"),
+    "ink": ("#1b2430", "#e6eaf0"),
+    "soft": ("#566172", "#a3aebd"),
+    "link": ("#1d4ed8", "#8ab4ff"),
+    "error": ("#b42318", "#ff8f80"),
+    "retry": ("#925400", "#f5b94f"),
+    "stop": ("#7a271a", "#ffa394"),
+    "handoff": ("#475467", "#b6c2d2"),
+    "c0": ("#2563c9", "#7db0ff"),
+    "c1": ("#0e7c86", "#4fd1c9"),
+    "c2": ("#7c3aed", "#c4a5ff"),
+    "c3": ("#1a7f4b", "#7ed492"),
+    "c4": ("#be185d", "#f59ac4"),
+    "c5": ("#5b6472", "#aab4c2"),
+}
+"""Name -> colour in light and in dark; words stand on ``paper`` and ``raised``."""
+_LIGHT, _DARK = (";".join(f"--{name}:{pair[n]}" for name, pair in COLOURS.items()) for n in (0, 1))
+_KINDS = "".join(f".{name}{{--own:var(--{name})}}" for name in list(COLOURS)[6:])
+_STYLE = (
+    f"""
+:root{{color-scheme:light dark;{_LIGHT}}}
+@media (prefers-color-scheme:dark){{:root{{{_DARK}}}}}
+{_KINDS}"""
+    """
+*{box-sizing:border-box}
+body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
+main{max-width:1120px;margin:0 auto;padding:24px 20px 60px;overflow-wrap:anywhere}
+h1{font-size:26px;line-height:1.25;margin:0 0 12px}
+*+article h1{margin-top:40px;border-top:2px solid var(--rule);padding-top:20px}
+h2{font-size:18px;margin:34px 0 10px}h3{font-size:13px;margin:12px 0 4px;color:var(--soft)}
+a{color:var(--link)}small,.left,dt,th{color:var(--soft)}
+pre,code{font:13px/1.45 ui-monospace,monospace}code{color:var(--ink);font-weight:600}
+pre{margin:4px 0;padding:8px 10px;background:var(--raised);border-radius:6px;white-space:pre-wrap}
+.answer pre{font:17px/1.5 system-ui,sans-serif;border-left:4px solid var(--c3);padding:12px 16px}
+.failure{border-left:4px solid var(--error);background:var(--raised);padding:4px 16px}
+.failure .error{font-weight:600}p.error,p.retry,p.stop,b{color:var(--own)}
+dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(210px,1fr));gap:10px 20px}
+dt{font-size:12px}dd{margin:0}
+table{border-collapse:collapse;width:100%;font-size:14px}td{white-space:pre-wrap}
+th,td{text-align:left;vertical-align:top;padding:5px 12px 5px 0;border-bottom:1px solid var(--rule)}
+figure{margin:0;padding:0 8px}figure.scores{padding-left:40px}
+svg{display:block;overflow:visible}svg .sign{font-size:16px}
+svg text{font:12px system-ui,sans-serif;fill:var(--ink)}svg .tick{fill:var(--soft)}
+.grid{stroke:var(--rule)}.tool{fill:var(--paper);opacity:.75;stroke:var(--rule)}
+rect,.dot,.arrow,svg .sign{fill:var(--own)}.bar.left{opacity:.35}.dot{stroke:var(--paper)}
+.line,line.handoff{stroke:var(--own);stroke-width:1.5}
+.key{list-style:none;display:flex;flex-wrap:wrap;gap:4px 18px;padding:0;font-size:13px}
+.key i{display:inline-block;width:12px;height:12px;margin-right:6px;background:var(--own)}
+.key .tool{border:1px solid var(--soft)}
+section>details{border:1px solid var(--rule);border-radius:8px;margin:6px 0;padding:0 14px 2px}
+summary{cursor:pointer;padding:7px 0}summary span{margin-left:8px}
+.mark{font-size:12px;border:1px solid;border-radius:10px;padding:1px 8px;margin-left:8px}
+.call{border-left:3px solid var(--rule);padding-left:12px;margin:10px 0}
+@media (max-width:640px){
+main{padding:16px 12px 40px}h1{font-size:21px}dl{grid-template-columns:1fr 1fr}thead{display:none}
+tr{display:block;border-bottom:1px solid var(--rule);padding:6px 0}
+td{display:inline-block;max-width:100%;border:0;padding:1px 14px 1px 0}
+td:not(:empty)::before{content:attr(data-l) " ";color:var(--soft);font-size:12px}}
+@media print{body{font-size:11px}details::details-content{content-visibility:visible}}
+"""
+)

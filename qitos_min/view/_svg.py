@@ -6,26 +6,22 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ._model import Row, Run, Step
-from ._words import duration, html_text, words
+from ._model import Row, Run, Step, duration, html_text, words
 
 SIGNS = {"retry": "↻", "stop": "■"}
+# Heights: of a lane; from its top to its label's baseline and to its bars; of a bar.
 _LANE, _LABEL, _BAR, _HEIGHT = 52, 12, 20, 22
-"""Of a lane; from its top to its label's baseline and to its bars; of a bar."""
 _TOP, _BOTTOM = 24, 174  # Of the highest score and the lowest.
 _MOST_POINTS = 120  # Scores of a critic that get a point each; more are a line only.
 
 
 def colour(number: int) -> str:
-    """Return the class, in the page's style, of the agent or critic of a number."""
+    """The class, in the page's style, of the agent or critic of a number."""
     return f"c{number % 6}"
 
 
 def timeline(run: Run, prefix: str) -> str:
-    """Return the steps of a run on its time axis, a lane for each agent.
-
-    A bar links to the step's details; ``prefix`` makes ids unique.
-    """
+    """The steps of a run on its time axis, a lane for each agent; ``prefix`` makes ids unique."""
     handoffs = run.payload["handoff_traces"]
     names = [step.agent for step in run.steps]
     names += [row[end] for row in handoffs for end in ("from_agent", "to_agent")]
@@ -52,7 +48,6 @@ def timeline(run: Run, prefix: str) -> str:
 
 
 def _bar(run: Run, step: Step, lane: int, prefix: str) -> str:
-    """One bar with its tools and marks inside, and what they are as tooltips."""
     top, seconds, shape = _LANE * lane + _BAR, step.ended - step.began, colour(lane)
 
     def part(shape: str, told: str, began: float, seconds: float, y: int, height: int) -> str:
@@ -87,7 +82,7 @@ def _axis(run: Run, bottom: int) -> Iterator[str]:
 
 
 def scores(rows: Sequence[Row]) -> str:
-    """Return the scores of critic rows, at least one, over their steps: a line for each critic."""
+    """The scores of critic rows, at least one, over their steps: a line for each critic."""
     known = [row["score"] for row in rows if row["score"] is not None]
     low, high = min([0.0, *known]), max([1.0, *known])
     numbers = [row["step_id"] for row in rows]
@@ -120,8 +115,8 @@ def scores(rows: Sequence[Row]) -> str:
                 ends = dict(zip(("x1", "y1", "x2", "y2"), before + point))
                 parts.append(_tag("line", **ends, class_=f"line {colour(n)}"))
             if point and (sign or len(line) <= _MOST_POINTS):
-                shape = f"dot {colour(n)}"
-                parts.append(_tag("circle", "", told, cx=x, cy=point[1], r=4, class_=shape))
+                look = {"r": 4, "class": f"dot {colour(n)}"}
+                parts.append(_tag("circle", "", told, cx=x, cy=point[1], **look))
             if sign:
                 place = {"x": x, "y": 12, "text_anchor": "middle"}
                 parts.append(_tag("text", sign, told, **place, class_=f"sign {row['action']}"))
@@ -135,8 +130,7 @@ def _picture(label: str, height: int, parts: Iterable[str]) -> str:
 
 def _tag(name: str, inner: str = "", told: str = "", /, **attributes: Any) -> str:
     """An element with a tooltip; in attributes ``_`` is ``-``, and nothing at their end."""
-    title = f"<title>{html_text(told)}</title>" if told else ""
-    text = ""
+    title, text = f"<title>{html_text(told)}</title>" if told else "", ""
     for key, value in attributes.items():
         value = f"{value:.3f}%" if isinstance(value, float) else value
         text += f' {key.rstrip("_").replace("_", "-")}="{value}"'

@@ -6,18 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 from unicodedata import combining, east_asian_width
 
-from ._model import Row, Run, Step, Table
-from ._words import duration, printable, shortened, words
+from ._model import Row, Run, Step, Table, duration, printable, shortened, words
 
-_MOST_ROWS = 50
-_LONGEST = 1000
+_MOST_ROWS, _LONGEST = 50, 1000
 _COLOURS = {"part": "1", "error": "31", "retry": "33", "stop": "31", "handoff": "36"}
-Lines = Iterator[tuple[str, str]]
-"""Lines, each with the kind that says its colour."""
+Lines = Iterator[tuple[str, str]]  # Each with the kind that says its colour.
 
 
 def terminal(run: Run, width: int = 80, *, colour: bool = False) -> str:
-    """Return a run as lines of at most ``width`` columns, with colours if wanted."""
+    """A run as lines of at most ``width`` columns, with colours if wanted."""
     parts = {"Run": [*_pairs(run.facts, width)]}
     for what, traceback in run.failures:
         parts["Run"] += _wrapped(_cell(what), width, kind="error")
@@ -39,8 +36,8 @@ def _step(step: Step, timed: bool, width: int) -> Lines:
         text = f"... steps {step.number} to {step.last} are left out: nothing stands out"
         yield from _wrapped(text, width)
         return
-    head = [str(step.number), _cell(step.agent), _cell(step.mode)]
-    head += [duration(step.ended - step.began)] if timed else []
+    spent = [duration(step.ended - step.began)] if timed else []
+    head = [str(step.number), _cell(step.agent), _cell(step.mode), *spent]
     head += [mark.upper() for mark in step.marks]
     yield from _wrapped("  ".join(head), width, kind=next(iter(step.marks), ""))
     for label, value in step.told:
@@ -79,7 +76,6 @@ def _table(table: Table, width: int) -> Lines:
 
 
 def _cell(value: Any) -> str:
-    """A value on one line, control characters escaped."""
     return printable(" ".join(shortened(value, _LONGEST).split()))
 
 

@@ -1,16 +1,15 @@
 """Files and commands as tool results; ``files`` is a ``Folder`` or acts like one.
 
-Lines end at ``\\n``, ``\\r\\n`` or a lone ``\\r``. In a text without ``\\r`` that is looked
-for or put in, an LF stands for whichever of these the file has there.
+In a text without CR that is looked for or put in, an LF stands for the file's line end.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable
 from functools import wraps
+from hashlib import sha256
 from inspect import signature
 from itertools import chain, repeat
 from typing import Any
@@ -22,19 +21,15 @@ _BOM = "\ufeff"
 _LINE_END = re.compile("\r\n|\r|\n")
 _LINE = re.compile("[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _LOOK = ToolPermission(filesystem_read=True)
-_READ: dict[str, Any] = {"read_only": True, "concurrency_safe": True, "permissions": _LOOK}
-_EDIT = {"permissions": ToolPermission(filesystem_read=True, filesystem_write=True)}
-_RUN = {"permissions": ToolPermission(command=True)}
-_TRAITS = {"read": _READ, "list": _READ, "edit": _EDIT, "write": _EDIT, "run": _RUN}
+_EDIT = ToolPermission(filesystem_read=True, filesystem_write=True)
+_MAY = dict(read=_LOOK, list=_LOOK, edit=_EDIT, write=_EDIT, run=ToolPermission(command=True))
 _TRIES = 200
 
 
 def file_tool(verb: str, *, ops: str | None = None) -> Callable[[Any], FunctionTool]:
-    """``function_tool`` for a method whose first parameter names a file, or is a command.
-
-    What could not be carried out is an error result: ``file_<verb>_failed`` without a code.
-    """
-    traits = {**_TRAITS[verb], "required_ops": [ops] if ops else []}
+    """``function_tool`` for a method whose first parameter names what an error result is about."""
+    traits: dict[str, Any] = {"permissions": _MAY[verb], "required_ops": [ops] if ops else []}
+    traits |= {"read_only": True, "concurrency_safe": True} if _MAY[verb] is _LOOK else {}
     failing = "command_failed" if verb == "run" else f"file_{verb}_failed"
 
     def decorate(work: Callable[..., ToolResult]) -> FunctionTool:
@@ -65,10 +60,13 @@ def read(files: Any, name: str, offset: int, limit: int, first: int = 0) -> Tool
         need(type(value) is int and value >= least, "invalid_read_window", text)
     data, start = files.read_bytes(name), offset - first
     lines = lines_of(data)
-    shown = enumerate(lines[start : start + limit], start + 1)
     more = start + limit < len(lines)
     receipt = {"offset": start, "limit": limit, "total_lines": len(lines), "has_more": more}
-    known = {"sha256": _sha256(data), "selection_receipt": {**receipt, "truncated": more}}
+    known = {
+        "sha256": sha256(data).hexdigest(),
+        "selection_receipt": {**receipt, "truncated": more},
+    }
+    shown = enumerate(lines[start : start + limit], start + 1)
     text = "\n".join(f"{number}\t{line}" for number, line in shown)
     return ToolResult(output=text, metadata={"path": name, **known})
 
@@ -97,7 +95,7 @@ def told(path: str, values: dict[str, Any], operation: str = "", after: bytes = 
     """A success with an output that agents read as QitOS writes it, and what was changed."""
     result = ToolResult(output={"status": "success", "path": path, **values})
     if operation:
-        result.metadata = {"path": path, "sha256": _sha256(after)}
+        result.metadata = {"path": path, "sha256": sha256(after).hexdigest()}
         result.filesystem_changes = [{"path": path, "operation": operation}]
     return result
 
@@ -106,8 +104,8 @@ def ran(processes: Any, command: str, timeout: float, *more: str) -> ToolResult:
     """Run a command: its exit status, what it printed and ``more`` of what is told of it."""
     done = processes.run(command, timeout=timeout)
     output = {name: done.get(name) for name in (*more, "returncode", "stdout", "stderr")}
-    cut = bool(done.get("truncated"))
-    told: dict[str, Any] = {"output": output, "metadata": {"truncated": cut}}
+    told: dict[str, Any] = {"output": output}
+    told["metadata"] = {"truncated": bool(done.get("truncated"))}
     if done["status"] == "success":
         return ToolResult(**told)
     told.update(code="command_failed", error=f"command ended with exit status {done['returncode']}")
@@ -128,9 +126,8 @@ def lines_of(data: bytes) -> list[str]:
 def edited(
     data: bytes, old: str, new: str, replace_all: bool = False, expected_sha256: str | None = None
 ) -> tuple[bytes, int]:
-    """A file with ``new`` in the place of ``old``, and the number of places, of which there is
-    one unless ``replace_all``; they may overlap."""
-    same = expected_sha256 is None or expected_sha256.lower() == _sha256(data)
+    """A file with ``new`` for ``old``, and the number of places: one unless ``replace_all``."""
+    same = expected_sha256 is None or expected_sha256.lower() == sha256(data).hexdigest()
     need(same, "stale_file", "the file changed: its SHA-256 is not the expected one")
     need(old != "", "invalid_edit", "old text is empty")
     need(old != new, "invalid_edit", "old and new text are the same")
@@ -148,11 +145,7 @@ def edited(
 
 
 def with_lines(data: bytes, start: int, end: int, new: str) -> tuple[bytes, int]:
-    """The same with ``new`` for the lines ``start`` to ``end``, counted from 1, as one place.
-
-    With ``end`` one below ``start`` it is inserted before ``start``, perhaps behind the last.
-    A file without a line end at its end stays so.
-    """
+    """The same with ``new`` for the lines ``start`` to ``end``, or inserted if that is one less."""
     bom, text = _text_of(data)
     lines = _LINE.findall(text)
     wrong = f"lines {start} to {end} are not in the file, it has {len(lines)}"
@@ -164,7 +157,6 @@ def with_lines(data: bytes, start: int, end: int, new: str) -> tuple[bytes, int]
 
 
 def _text_of(data: bytes, errors: str = "strict") -> tuple[str, str]:
-    """A file's BOM, if it has one, and its text."""
     # UTF-16 text is binary here: its line ends and matches are no single bytes.
     binary = b"\0" in data or data.startswith((b"\xff\xfe", b"\xfe\xff"))
     need(not binary, "", f"binary file of {len(data)} bytes, not text")
@@ -183,7 +175,3 @@ def _with_line_ends(new: str, replaced: str, own: str) -> str:
     """``new`` with the line ends of what it replaces, in order, then the file's own."""
     ends = chain(_LINE_END.findall(replaced), repeat(own))
     return new if "\r" in new else re.sub("\n", lambda _: next(ends), new)
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

@@ -13,9 +13,6 @@ from ..env import Processes
 from ._files import changed, edited, file_tool, lines_of, ran, read, told, with_lines, written
 from .web import HTMLExtractText, HTTPGet
 
-__all__ = ["CodingToolSet", "EditorToolSet", "EnvToolSet", "ReadFile", "RunCommand", "WriteFile"]
-__all__ += ["coding_tools", "editor_tools"]
-
 _Root = str | os.PathLike[str]
 _Context = dict[str, Any] | None
 _EDITOR = ("view", "create", "str_replace", "insert", "search", "replace_lines")
@@ -33,17 +30,16 @@ _Old = Annotated[str, "The text to replace, exactly as it is in the file."]
 _New = Annotated[str, "The text to put in its place."]
 _Range = Annotated[list[int] | None, "First and last line, from 1; -1 is the end of the file."]
 _Every = Annotated[bool, "Replace every occurrence."]
+_Seconds = Annotated[float, "Seconds after which it is killed."]
 _Digest = Annotated[str | None, "SHA-256 that the file must still have, in hexadecimal."]
 
 
 class CodingToolSet:
     """Tools for the files below ``workspace_root``, and for commands in that folder.
 
-    ``shell_timeout`` is the time limit of a command in seconds. ``auto_approve=False`` makes
-    tools that change files or run commands ask for approval. ``profile`` is ``full``, or
-    ``editor`` without ``Read``, ``Edit``, whole files and commands. ``include_web`` adds
-    ``HTTPGet`` and ``HTMLExtractText``. NotADirectoryError for no existing folder, ValueError
-    for an unknown profile, and for QitOS's notebooks, tasks and language servers.
+    ``shell_timeout`` is in seconds. ``auto_approve=False`` makes tools that change files or run
+    commands ask. ``profile`` is ``full``, or ``editor`` without ``Read``, ``Edit``, whole files and
+    commands. NotADirectoryError for no existing folder, ValueError for what there is not.
     """
 
     name = "coding"
@@ -66,9 +62,8 @@ class CodingToolSet:
                 raise ValueError(f"{option}={value!r}: qitos_min has no such tools, give False")
         if profile not in _PROFILES:
             raise ValueError(f"unknown profile {profile!r}, expected one of {', '.join(_PROFILES)}")
-        self._files = Folder(workspace_root)
+        self._files, self._timeout = Folder(workspace_root), shell_timeout
         self._processes = Processes(self._files.root)
-        self._timeout = shell_timeout
         found = [getattr(self, name) for name in _PROFILES[profile]]
         if not auto_approve:
             asking = [FunctionTool(t.func, replace(t.meta, needs_approval=True)) for t in found]
@@ -77,7 +72,6 @@ class CodingToolSet:
         self._tools = [*found, HTTPGet(), HTMLExtractText()] if web else found
 
     def tools(self) -> list[Any]:
-        """The tools of this set."""
         return list(self._tools)
 
     @file_tool("read")
@@ -96,17 +90,16 @@ class CodingToolSet:
         expected_sha256: _Digest = None,
     ) -> ToolResult:
         """Replace a text that occurs once in a file, or every occurrence of it."""
-        more = replace_all, expected_sha256
-        return changed(self._files, file_path, edited, old_string, new_string, *more)
+        change = old_string, new_string, replace_all, expected_sha256
+        return changed(self._files, file_path, edited, *change)
 
     @file_tool("read")
     def view(self, path: _Path, view_range: _Range = None) -> ToolResult:
         """Show a text file, or the names in a folder."""
         if self._files.find(path).is_dir():
             return self._list(path, "entries")
-        lines = lines_of(self._files.read_bytes(path))
-        first, last = (view_range or [1, -1])[0], (view_range or [1, -1])[-1]
-        last = max(len(lines), 1) if last == -1 else last
+        lines, ends = lines_of(self._files.read_bytes(path)), view_range or [1, -1]
+        first, last = ends[0], max(len(lines), 1) if ends[-1] == -1 else ends[-1]
         need(1 <= first <= last, "invalid_read_window", f"no range of lines: {view_range!r}")
         shown = lines[first - 1 : last]
         numbered = [{"line": n, "text": text} for n, text in enumerate(shown, first)]
@@ -148,8 +141,8 @@ class CodingToolSet:
                 hits = ((n, text) for n, text in lines if keyword.casefold() in text.casefold())
                 found += [{"path": name, "line": n, "text": text} for n, text in hits]
         cut = len(found) > _MOST_MATCHES or len(names) == _MOST_LISTED
-        matches = {"matches": found[:_MOST_MATCHES], "match_count": len(found)}
-        return told(path, {**matches, "truncated": cut})
+        known = {"matches": found[:_MOST_MATCHES], "match_count": len(found)}
+        return told(path, {**known, "truncated": cut})
 
     @file_tool("read")
     def read_file(self, filename: _Path) -> ToolResult:
@@ -184,8 +177,8 @@ class CodingToolSet:
 
     def _list(self, path: _Path, label: str) -> ToolResult:
         entries = sorted(self._files.find(path).iterdir())
-        kinds = {True: "directory", False: "file"}
-        found = [{"name": e.name, "type": kinds[e.is_dir()]} for e in entries[:_MOST_LISTED]]
+        kinds = {e.name: "directory" if e.is_dir() else "file" for e in entries[:_MOST_LISTED]}
+        found = [{"name": name, "type": kind} for name, kind in kinds.items()]
         return told(path, {"count": len(entries), label: found})
 
 
@@ -198,7 +191,6 @@ class EnvToolSet:
     name = "env"
 
     def tools(self) -> list[FunctionTool]:
-        """The tools of this set."""
         return [self.read_file, self.edit_file, self.write_file, self.list_files, self.run_command]
 
     @file_tool("read", ops="file")
@@ -242,10 +234,7 @@ class EnvToolSet:
 
     @file_tool("run", ops="process")
     def run_command(
-        self,
-        command: str,
-        timeout: Annotated[float, "Seconds after which it is killed."] = 30,
-        runtime_context: _Context = None,
+        self, command: str, timeout: _Seconds = 30, runtime_context: _Context = None
     ) -> ToolResult:
         """Run a shell command in the workspace and wait for it."""
         return ran(_ops(runtime_context, "process"), command, timeout)
@@ -283,12 +272,9 @@ def RunCommand(workspace_root: _Root = ".", shell_timeout: float = 30) -> Functi
     return CodingToolSet(workspace_root, shell_timeout).run_command
 
 
-def coding_tools(
-    workspace_root: _Root, shell_timeout: float = 30, include_notebook: bool = False
-) -> ToolRegistry:
-    """A registry with the tools of ``CodingToolSet``."""
-    tools = CodingToolSet(workspace_root, shell_timeout, include_notebook)
-    return ToolRegistry().include_toolset(tools)
+def coding_tools(workspace_root: _Root, shell_timeout: float = 30, **options: Any) -> ToolRegistry:
+    """A registry with the tools of ``CodingToolSet``, which takes the ``options`` too."""
+    return ToolRegistry().include_toolset(CodingToolSet(workspace_root, shell_timeout, **options))
 
 
 def editor_tools(workspace_root: _Root) -> ToolRegistry:

@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
-from pathlib import Path
 from typing import Any
 
 from ....core import BaseTool, ToolPermission, ToolResult
@@ -14,16 +13,7 @@ from ....core.artifact import ArtifactContractError, ArtifactRef
 from ..._folder import FileRefusal, beside, is_protected, lock_of, need, read_regular
 from ...env import WorkspaceEnv, entry_of
 
-__all__ = ["SandboxPublicationTool"]
-
 _POSIX = os.name == "posix"
-_CHANGED = "changed in the source since the workspace was copied"
-# What a path must do, in the order in which it is told.
-_PATH_RULES = {
-    "publication_path_invalid": "be a plain relative one",
-    "publication_protected_path": "have no protected name",
-    "nested_publication_unsupported": "lie directly in the workspace",
-}
 
 
 class _RollbackFailed(Exception):
@@ -33,9 +23,8 @@ class _RollbackFailed(Exception):
 class SandboxPublicationTool(BaseTool):
     """Publishes files that its creator chose, for the input that its creator saw.
 
-    ``paths`` are names of regular files directly in the workspace ``env``, a WorkspaceEnv (else
-    TypeError). The call takes no arguments, works only where ``env`` is the environment, and
-    publishes all or none. ``env.artifact_store`` or ``artifact_resolver`` keeps each body.
+    ``paths`` are names of regular files directly in ``env``, a WorkspaceEnv (else TypeError). A
+    call publishes all or none; ``env.artifact_store`` or ``artifact_resolver`` keeps each body.
     """
 
     name = "publish_workspace"
@@ -49,8 +38,7 @@ class SandboxPublicationTool(BaseTool):
         if not isinstance(env, WorkspaceEnv):
             raise TypeError(f"env must be a WorkspaceEnv, got {type(env).__qualname__}")
         self._env: WorkspaceEnv = env
-        self._paths = tuple(paths)
-        self._digest = expected_input_digest
+        self._paths, self._digest = tuple(paths), expected_input_digest
         self._generation = env.processes.generation
 
     def execute(self, args: dict[str, Any], runtime_context: Any = None) -> ToolResult:
@@ -68,17 +56,17 @@ class SandboxPublicationTool(BaseTool):
             (kept,) = error.args
             text = f"the publication stopped half way, not rolled back: {', '.join(kept)}"
             effect.update(effect_state="unknown", outcome_unknown=True, metadata={"kept": kept})
-            code = "publication_rollback_failed"
-            return ToolResult.execution_error(code=code, error=text, **effect)
+            return ToolResult.execution_error(
+                code="publication_rollback_failed", error=text, **effect
+            )
         rows = [{"path": n, "operation": "publish", "sha256_after": refs[n].sha256} for n in refs]
         effect.update(effect_state="committed", artifact_refs=tuple(refs.values()))
         return ToolResult(output=f"published {', '.join(refs)}", filesystem_changes=rows, **effect)
 
     def _publish(self, args: Any, context: dict[str, Any]) -> dict[str, ArtifactRef]:
         env, paths = self._env, self._paths
-        mine = not args and context.get("env") is env
         text = "the call takes no arguments, and the environment it was made for"
-        need(mine, "publication_authority_mismatch", text)
+        need(not args and context.get("env") is env, "publication_authority_mismatch", text)
         same = env.processes.generation == self._generation
         need(same, "stale_generation", "the environment was stopped after the approval")
         same = env.input_digest == self._digest
@@ -86,27 +74,23 @@ class SandboxPublicationTool(BaseTool):
         store: Any = env.artifact_store or context.get("artifact_resolver")
         works = store is not None and store.probe()
         need(works, "artifact_store_unavailable", "no artifact store that can be written")
-        faults = {name: _path_fault(name) for name in paths}
-        known = sorted(name for name in paths if faults[name] is None)
-        entries = {name: entry_of(env.files.root / name) for name in known}
-        for name, entry in entries.items():
-            fine = entry == "absent" or entry.startswith("file ")
-            need(fine, "publication_output_conflict", "not a regular file", name)
-        for code, rule in _PATH_RULES.items():
-            for name in paths:
-                need(faults[name] != code, code, f"a path must {rule}, got {name!r}")
+        missing = ", ".join(sorted(name for name in paths if self._entry(name) == "absent"))
         once = len({name.casefold() for name in paths}) == len(paths) > 0
         need(once, "publication_selection_invalid", "name at least one file, each once")
-        missing = ", ".join(name for name in entries if entries[name] == "absent")
         need(not missing, "publication_selection_invalid", f"not in the workspace: {missing}")
         bodies = {name: read_regular(env.files.root / name) for name in paths}
-        refs = {name: self._ref(bodies[name], name, store) for name in paths}
         for name in paths:
             self._check_source(name)
         need(not env.processes.running, "publication_workspace_busy", "the workspace is in use")
         need(_POSIX, "publication_platform_unsupported", "publication needs a POSIX system")
+        refs = {}
         with lock_of(env.source), ExitStack() as held:
-            for name, body in bodies.items():
+            for number, (name, body) in enumerate(bodies.items()):
+                digest, origin = hashlib.sha256(body).hexdigest(), env.input_digest
+                # The number is for files with the same content.
+                known = f"published-{number}-{digest}", store.resolver_key, digest
+                kind = "application/octet-stream", len(body)
+                refs[name] = ArtifactRef(*known, *kind, provenance_digest=origin)
                 store.put(refs[name], body)
             self._write(bodies, held)
         return refs
@@ -115,25 +99,18 @@ class SandboxPublicationTool(BaseTool):
         """Write each file beside its place, then move them all there, or back again."""
         kept: dict[str, str | None] = {}  # What could not be moved back, and the old file's name.
         staged, moved = [], []
-
-        def remove(old: Path) -> None:
-            if old.name not in kept.values():
-                with suppress(OSError):
-                    old.unlink()
-
-        for name, body in bodies.items():
-            self._check_source(name)
-            target = self._env.source / name
-            replaces = name in self._env.input_entries
-            path = held.enter_context(beside(target, body, target if replaces else None))
-            old = path.with_suffix(".old") if replaces else None
-            if old:
-                os.link(target, old)
-                held.callback(remove, old)
-            else:
-                os.chmod(path, (self._env.files.root / name).stat().st_mode & 0o777)
-            staged.append((path, target, old))
         try:
+            for name, body in bodies.items():
+                self._check_source(name)
+                target = self._env.source / name
+                replaces = name in self._env.input_entries
+                path = held.enter_context(beside(target, body, target if replaces else None))
+                old = path.with_suffix(".old") if replaces else None
+                staged.append((path, target, old))
+                if old:
+                    os.link(target, old)
+                else:
+                    os.chmod(path, (self._env.files.root / name).stat().st_mode & 0o777)
             for path, target, old in staged:
                 self._check_source(target.name)
                 # A link fails when there is a file by now.
@@ -148,12 +125,28 @@ class SandboxPublicationTool(BaseTool):
             if kept:
                 raise _RollbackFailed(kept) from error
             raise
+        finally:
+            for _, _, old in staged:
+                if old and old.name not in kept.values():
+                    with suppress(OSError):
+                        old.unlink()
 
-    def _ref(self, body: bytes, name: str, store: Any) -> ArtifactRef:
-        digest, origin = hashlib.sha256(body).hexdigest(), self._env.input_digest
-        kind = store.resolver_key, digest, "application/octet-stream", len(body)
-        number = self._paths.index(name)  # for files with the same content
-        return ArtifactRef(f"published-{number}-{digest}", *kind, provenance_digest=origin)
+    def _entry(self, name: Any) -> str:
+        """What a chosen path is in the workspace, if it may be published."""
+        parts = name.split("/") if isinstance(name, str) else [""]
+        odd = (part in ("", ".", "..") or "\\" in part or not part.isprintable() for part in parts)
+        secret = any(map(is_protected, parts))
+        rules = (
+            ("publication_path_invalid", "be a plain relative one", not any(odd)),
+            ("publication_protected_path", "have no protected name", not secret),
+            ("nested_publication_unsupported", "lie directly in the workspace", len(parts) == 1),
+        )
+        for code, rule, fine in rules:
+            need(fine, code, f"a path must {rule}, got {name!r}")
+        entry = entry_of(self._env.files.root / name)
+        fine = entry == "absent" or entry.startswith("file ")
+        need(fine, "publication_output_conflict", "not a regular file", name)
+        return entry
 
     def _check_source(self, name: str) -> None:
         """A file of the source must be as it was copied, or absent as it was."""
@@ -162,13 +155,5 @@ class SandboxPublicationTool(BaseTool):
         need(kind != "link", "publication_link_rejected", "a link in the source", name)
         plain = kind in ("file", "absent")
         need(plain, "publication_special_file", "no regular file in the source", name)
-        need(entry == before, "publication_source_conflict", _CHANGED, name)
-
-
-def _path_fault(name: Any) -> str | None:
-    parts = name.split("/") if isinstance(name, str) else [""]
-    if any(part in ("", ".", "..") or "\\" in part or not part.isprintable() for part in parts):
-        return "publication_path_invalid"
-    if any(map(is_protected, parts)):
-        return "publication_protected_path"
-    return "nested_publication_unsupported" if len(parts) > 1 else None
+        changed = "changed in the source since the workspace was copied"
+        need(entry == before, "publication_source_conflict", changed, name)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _DECISIONS = ("deny", "ask", "allow")
 _MAX_YIELDED = 10_000
+_AT_ONCE = RetryPolicy(backoff_factor=0.0)  # For a tool that only says how often.
 
 
 @dataclass
@@ -207,8 +208,9 @@ def execute(call: Call) -> ToolResult:
     action, spec = call.action, call.spec
     limits = (action.timeout_s, spec.timeout_s, call.context.get("timeout_s"))
     limit = next((seconds for seconds in limits if seconds is not None), None)
-    policy = spec.retry_policy or RetryPolicy(1 + spec.max_retries, backoff_factor=0.0)
-    allowed = 1 + action.max_retries if action.max_retries else policy.max_attempts
+    policy, allowed = spec.retry_policy or _AT_ONCE, 1 + (action.max_retries or spec.max_retries)
+    if policy is not _AT_ONCE and not action.max_retries:
+        allowed = policy.max_attempts
     allowed = allowed if action.idempotent else 1
     threads: Any = call.context.get("threads")
     pause = time.sleep if threads is None else threads.pause

@@ -18,7 +18,7 @@ ObservationT = TypeVar("ObservationT")
 
 
 class AgentModule(ABC, Generic[StateT, ObservationT, ActionT]):
-    """An agent: how it begins, decides and takes in what happened; keeps its ``config``."""
+    """An agent: how it begins, decides and takes in; other keywords are its ``config``."""
 
     name: str | None = None  # An attribute or a keyword, else the class's name.
 

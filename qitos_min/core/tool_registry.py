@@ -53,7 +53,7 @@ class ToolRegistry:
     def register(
         self, item: Any, name: str | None = None, meta: ToolMeta | None = None
     ) -> ToolRegistry:
-        """Add a function, bound method or tool object; ``TypeError``, ``ValueError`` for a name."""
+        """Add a function, method or tool object; ``TypeError``, or ``ValueError`` for its name."""
         source = "function" if is_function(item) else "tool"
         return self._add([as_tool(item, name, meta)], source)
 
@@ -61,7 +61,7 @@ class ToolRegistry:
         """Add a toolset, a registry, a tool, an object with decorated methods, or many of these."""
         if isinstance(obj, BaseTool) or is_function(obj):
             return self.register(obj)
-        if _is_toolset(obj):
+        if not isinstance(obj, type) and callable(getattr(obj, "tools", None)):
             return self.register_toolset(obj, namespace="")
         if marked := [name for name in dir(obj) if _is_marked(obj, name)]:
             return self._add([as_tool(getattr(obj, name)) for name in marked], "function")
@@ -235,10 +235,6 @@ class ToolRegistry:
         self._sources.update({tool.spec.name: source for tool in added})
         self._tools.update(tools)
         return self
-
-
-def _is_toolset(item: Any) -> bool:
-    return not isinstance(item, type) and callable(getattr(item, "tools", None))
 
 
 def _toolset_name(toolset: Any) -> str:

@@ -21,11 +21,6 @@ _WORD = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+"
 _PLAIN_WORD = r"(?:[A-Za-z][a-z]*|[A-Z]+)(?![\w+/=-]|\.\w)"
 _BASE64 = r"[A-Za-z0-9_-]"
 _SECRET_TEXTS = (  # The first group, if any, stays.
-    # A value after its name: NAME=value, "name": "value", and that of a header.
-    r"(?i)((?<![\w.-])[\w.-]{0,40}(?:(?:api|access|private)[_-]?key|token|secret|passwd|password)"
-    r"(?:=|[\"'] ?: ?(?=[\"']))[\"']?)(?!\[RED)(?:(?<=\")[^\"]+|(?<=')[^']+|[^\s&;,\"'()<>]+)",
-    r"(?i)((?<![\w-])(?:[\w-]{1,40}-(?:key|token|cookie)|authorization|cookie) ?: ?)"
-    r"(?!\[REDACTED)[^\s\"'][^\r\n\"']*",
     # PEM blocks, also those that were cut off.
     r"(?s)-----BEGIN [A-Z0-9 ]+-----.*?(?:-----END [A-Z0-9 ]+-----|\Z)",
     # The user part of a URL.
@@ -38,6 +33,14 @@ _SECRET_TEXTS = (  # The first group, if any, stays.
     rf"(?<![A-Za-z0-9_-])eyJ{_BASE64}+\.{_BASE64}+\.{_BASE64}*",
     rf"(?<![A-Za-z0-9])(?:sk-{_BASE64}{{6,}}|(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{{12,}}"
     rf"|(?:gh[opsu]_|github_pat_|glpat-|xox[a-z]-){_BASE64}{{10,}}|(?:AIza|hf_){_BASE64}{{30,}})",
+)
+# A name with its value inside a text: a header, NAME=value and "name": "value".
+_NAMED_TEXTS = (
+    r"""(?i)(?<![a-z0-9_-])"""
+    r"""((?:[a-z0-9_]{1,40}-){1,8}[a-z0-9_]{1,40}|authorization|cookie)"""
+    r"""([ ]?:[ ]?)(?![ ]?\[REDACTED)([^\r\n"']+)""",
+    r"""(?<![\w.-])([\w.-]{1,80})(=|["'][ ]?:[ ]?(?=["']))(?!["']?\[REDACTED)"""
+    r"""("[^"]*"|'[^']*'|[^\s&;,"'()<>]+)""",
 )
 _NAME = r"[^\s/\\:*?\"'<>|,;()\[\]{}`&=#]+"
 _HOST_PATH = (
@@ -73,7 +76,17 @@ def redact(value: Any) -> tuple[Any, dict[str, int]]:
     """
     removed = {"secret_values": 0, "secret_texts": 0, "host_paths": 0}
 
+    def assigned(match: re.Match[str]) -> str:
+        name, sign, value = match.groups()
+        if not is_secret_name(name):
+            return match[0]
+        removed["secret_texts"] += 1
+        quote = value[0] if value[0] in "\"'" else ""
+        return f"{name}{sign}{quote}{_SECRET}{quote}"
+
     def safe_text(text: str) -> str:
+        for pattern in _NAMED_TEXTS:
+            text = re.sub(pattern, assigned, text)
         for pattern in _SECRET_TEXTS:
             text, count = re.subn(pattern, lambda found: "".join(found.groups()) + _SECRET, text)
             removed["secret_texts"] += count

@@ -60,10 +60,7 @@ def check_value(value: Any, schema: Any, path: str = "") -> Fault | None:
 
 
 def is_plain_fit(value: dict[str, Any], schema: dict[str, Any]) -> bool:
-    """Whether a value needs no further look: its parts are exactly of the types asked for.
-
-    That is what nearly all arguments are. False says nothing.
-    """
+    """Whether the parts are exactly of the types asked for, as nearly all; False says nothing."""
     if not isinstance(schema, dict) or not schema.keys() <= _RECORD:
         return False
     parts, needed = schema.get("properties", {}), schema.get("required", ())

@@ -46,7 +46,7 @@ class Call:
 def call_tool(
     registry: ToolRegistry, action: Action, runtime_context: Mapping[str, Any] | None
 ) -> tuple[ToolResult, Call | None]:
-    """The result of a call, and the call if the tool is known; raises ``KeyboardInterrupt`` only."""
+    """The result of a call, and the call if the tool is known; raises Ctrl-C only."""
     name, call = registry.resolve_name(action.name), None
     if name is None:
         found = registry.suggest(str(action.name))

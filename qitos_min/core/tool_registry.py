@@ -58,7 +58,7 @@ class ToolRegistry:
         return self._add([as_tool(item, name, meta)], source)
 
     def include(self, obj: Any) -> ToolRegistry:
-        """Add a toolset, a registry, a tool, the decorated methods of an object, or many of them."""
+        """Add a toolset, a registry, a tool, an object with decorated methods, or many of these."""
         if isinstance(obj, BaseTool) or is_function(obj):
             return self.register(obj)
         if not isinstance(obj, type) and callable(getattr(obj, "tools", None)):

@@ -427,3 +427,17 @@ def test_a_saved_value_that_does_not_fit_says_where(kind, value, place, message)
     with pytest.raises(Misfit) as caught:
         form_of(kind, saved=True).read(value)
     assert (caught.value.place, str(caught.value)) == (place, message)
+
+
+def test_whole_numbers_reach_a_tool_that_reads_its_own_arguments():
+    from qitos_min import BaseTool
+
+    class Repeat(BaseTool):
+        name = "repeat"
+        parameters = {"n": {"type": "integer"}, "x": {"type": "number"}}
+
+        def execute(self, args, runtime_context=None):
+            return [repr(args["n"]), repr(args["x"])]
+
+    result = result_of(ToolRegistry().register(Repeat()), "repeat", n=2.0, x=2.0)
+    assert result.output == ["2", "2.0"]

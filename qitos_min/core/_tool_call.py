@@ -94,6 +94,10 @@ def _check_structure(call: Call) -> Fault | None:
             return Fault("invalid_json_value", f"argument {name!r} holds {error}")
     schema, signature = call.spec.arguments_schema(), call.tool._signature
     fault = None if is_plain_fit(args, schema) else check_value(args, schema)
+    for name in [name for name, value in args.items() if isinstance(value, float)]:
+        part = schema.get("properties", {}).get(name)
+        if isinstance(part, dict) and part.get("type") == "integer":
+            args[name] = int(args[name])  # JSON Schema's rule: 2.0 is an integer.
     call.args = args
     if fault is None and signature is not None and schema is signature.schema:
         return signature.misfit(args)

@@ -174,6 +174,13 @@ def test_an_adapter_passes_the_state_on_by_default():
     assert StateAdapter().adapt(state) is state
 
 
+@pytest.mark.parametrize("word, member", [("full", "FULL"), ("Summary", "SUMMARY")])
+def test_a_strategy_is_found_in_any_case(word, member):
+    assert ContextStrategy(word).name == member
+    with pytest.raises(ValueError):
+        ContextStrategy(None)
+
+
 def test_a_failure_as_plain_values():
     info = RuntimeErrorInfo(ErrorCategory.ENV, "gone", "ACT", 2, type="OSError")
     assert info.to_dict() == {

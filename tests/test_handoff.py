@@ -256,7 +256,7 @@ def test_the_strategy_of_the_spec_counts_unless_a_context_is_given():
     assert result.handoff_traces[0].context_strategy == "ISOLATED"
 
 
-@pytest.mark.parametrize("word", ["full", FULL])
+@pytest.mark.parametrize("word", ["full", "FULL", FULL])
 def test_a_strategy_may_be_named(word):
     assert HandoffContext(word).strategy is FULL
     assert AgentSpec("a", "", None, context_strategy=word).context_strategy is FULL

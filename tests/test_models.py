@@ -6,6 +6,8 @@ import socket
 import threading
 import time
 import traceback
+from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
 
 import pytest
 from model_server import DROP, STALL, ModelServer, Reply, chat
@@ -167,6 +169,12 @@ def test_plain_server_behind_https_is_a_tls_error_and_not_retried():
     assert "attempts" not in said
 
 
+def http_date(seconds):
+    """The HTTP date so many seconds from now."""
+    moment = datetime.now(timezone.utc) + timedelta(seconds=seconds)
+    return format_datetime(moment, usegmt=True)
+
+
 @pytest.mark.parametrize(
     ("header", "low", "high"),
     [
@@ -175,7 +183,11 @@ def test_plain_server_behind_https_is_a_tls_error_and_not_retried():
         ("1.5", 1.5, 1.5),
         ("86400", 60, 60),
         ("9" * 400, 60, 60),
-        ("Fri, 01 Jan 2010 00:00:00 GMT", 0.5, 0.5),
+        (30, 20, 30),
+        (-30, 0, 0),
+        (9999, 60, 60),
+        ("Fri, 01 Jan 2010 00:00:00 -0000", 0, 0),
+        ("Fri, 99 Jan 99999999999999999999 00:00:00 GMT", 0.5, 0.5),
         ("-5", 0.5, 0.5),
         ("nan", 0.5, 0.5),
         ("soon", 0.5, 0.5),
@@ -185,6 +197,7 @@ def test_plain_server_behind_https_is_a_tls_error_and_not_retried():
 @pytest.mark.parametrize("status", [429, 503])
 def test_retry_after_is_followed_within_limits(header, low, high, status):
     waits = []
+    header = header if isinstance(header, str) else http_date(header)
     with ModelServer([Reply("", status, {"Retry-After": header}), "hi"]) as server:
         make(server, waits)(ASK)
     assert len(waits) == 1 and low <= waits[0] <= high

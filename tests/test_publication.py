@@ -239,7 +239,7 @@ def test_the_first_of_several_faults_is_told(source, env, monkeypatch, first):
         env.files.write_text(name, name)
     # Of the source's faults, which exclude each other in one file, there is one at a time.
     late = [code for code in faults if code in FAULTS[9:12]][1:]
-    paths = [PATHS[code] for code in faults if code in PATHS and code not in late]
+    paths = [PATHS[code] for code in reversed(faults) if code in PATHS and code not in late]
     if "publication_source_conflict" in faults:
         (source / "report.txt").write_bytes(b"someone else's\n")
     if "publication_input_mismatch" in faults:

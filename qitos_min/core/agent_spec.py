@@ -21,6 +21,11 @@ class ContextStrategy(str, Enum):
     SUMMARY = "summary"
     ISOLATED = "isolated"
 
+    @classmethod
+    def _missing_(cls, value: object) -> ContextStrategy | None:
+        # Events, traces and payloads write the names, in upper case.
+        return cls.__members__.get(value.upper()) if isinstance(value, str) else None
+
 
 @dataclass
 class HandoffContext(Record):

@@ -10,6 +10,7 @@ import ssl
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from email.utils import parsedate_to_datetime
 from http.client import HTTPException, IncompleteRead
 from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
@@ -241,9 +242,14 @@ def _read(response: Any, end: float, limit: int) -> bytes | None:
 
 
 def _retry_after(text: str | None) -> float | None:
-    """The seconds of a Retry-After header, at most 60; None for none and for a date."""
-    found = re.fullmatch(r"\s*([0-9]+(\.[0-9]+)?)\s*", text or "")
-    return min(float(found[1]), _MAX_RETRY_AFTER_S) if found else None
+    """The seconds in a Retry-After header (a number or an HTTP date), 0 to 60."""
+    if found := re.fullmatch(r"\s*([0-9]+(\.[0-9]+)?)\s*", text or ""):
+        return min(float(found[1]), _MAX_RETRY_AFTER_S)
+    try:
+        wait = parsedate_to_datetime(text or "").timestamp() - time.time()
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return min(max(wait, 0.0), _MAX_RETRY_AFTER_S)
 
 
 def _from_events(data: bytes) -> _Object | None:

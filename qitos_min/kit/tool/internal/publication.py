@@ -14,6 +14,12 @@ from ..._folder import FileRefusal, beside, is_protected, lock_of, need, read_re
 from ...env import WorkspaceEnv, entry_of
 
 _POSIX = os.name == "posix"
+# What a path must do, in the order in which it is told.
+_PATH_RULES = {
+    "publication_path_invalid": "be a plain relative one",
+    "publication_protected_path": "have no protected name",
+    "nested_publication_unsupported": "lie directly in the workspace",
+}
 
 
 class _RollbackFailed(Exception):
@@ -74,7 +80,16 @@ class SandboxPublicationTool(BaseTool):
         store: Any = env.artifact_store or context.get("artifact_resolver")
         works = store is not None and store.probe()
         need(works, "artifact_store_unavailable", "no artifact store that can be written")
-        missing = ", ".join(sorted(name for name in paths if self._entry(name) == "absent"))
+        faults = {name: _path_fault(name) for name in paths}
+        known = sorted(name for name in paths if faults[name] is None)
+        entries = {name: entry_of(env.files.root / name) for name in known}
+        for name, entry in entries.items():
+            fine = entry == "absent" or entry.startswith("file ")
+            need(fine, "publication_output_conflict", "not a regular file", name)
+        for code, rule in _PATH_RULES.items():
+            for name in paths:
+                need(faults[name] != code, code, f"a path must {rule}, got {name!r}")
+        missing = ", ".join(name for name in known if entries[name] == "absent")
         once = len({name.casefold() for name in paths}) == len(paths) > 0
         need(once, "publication_selection_invalid", "name at least one file, each once")
         need(not missing, "publication_selection_invalid", f"not in the workspace: {missing}")
@@ -131,23 +146,6 @@ class SandboxPublicationTool(BaseTool):
                     with suppress(OSError):
                         old.unlink()
 
-    def _entry(self, name: Any) -> str:
-        """What a chosen path is in the workspace, if it may be published."""
-        parts = name.split("/") if isinstance(name, str) else [""]
-        odd = (part in ("", ".", "..") or "\\" in part or not part.isprintable() for part in parts)
-        secret = any(map(is_protected, parts))
-        rules = (
-            ("publication_path_invalid", "be a plain relative one", not any(odd)),
-            ("publication_protected_path", "have no protected name", not secret),
-            ("nested_publication_unsupported", "lie directly in the workspace", len(parts) == 1),
-        )
-        for code, rule, fine in rules:
-            need(fine, code, f"a path must {rule}, got {name!r}")
-        entry = entry_of(self._env.files.root / name)
-        fine = entry == "absent" or entry.startswith("file ")
-        need(fine, "publication_output_conflict", "not a regular file", name)
-        return entry
-
     def _check_source(self, name: str) -> None:
         """A file of the source must be as it was copied, or absent as it was."""
         entry = entry_of(self._env.source / name)
@@ -157,3 +155,12 @@ class SandboxPublicationTool(BaseTool):
         need(plain, "publication_special_file", "no regular file in the source", name)
         changed = "changed in the source since the workspace was copied"
         need(entry == before, "publication_source_conflict", changed, name)
+
+
+def _path_fault(name: Any) -> str | None:
+    parts = name.split("/") if isinstance(name, str) else [""]
+    if any(part in ("", ".", "..") or "\\" in part or not part.isprintable() for part in parts):
+        return "publication_path_invalid"
+    if any(map(is_protected, parts)):
+        return "publication_protected_path"
+    return "nested_publication_unsupported" if len(parts) > 1 else None

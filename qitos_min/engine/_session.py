@@ -108,20 +108,12 @@ class EngineSession:
             run.checkpoints = Checkpoints(engine.checkpoint_store, run)
         if not run.events:
             task = run.task if isinstance(run.task, Task) else None
-            run.emit(
-                RuntimePhase.INIT,
-                task=run.task_text,
-                task_id=task and task.id,
-                task_meta=task and {"task_id": task.id, **task.to_dict()},
-                run_meta={
-                    "agent_name": run.seat.name,
-                    "model_name": config.model_id or None,
-                    "protocol": config.protocol_id,
-                    "tool_count": config.tool_count,
-                    "tools": specs,
-                },
-                env=None if engine.env is None else plain(getattr(engine.env, "name", None)),
-            )
+            told: dict[str, Any] = {"task": run.task_text, "task_id": task and task.id}
+            told["task_meta"] = task and {"task_id": task.id, **task.to_dict()}
+            meta = {"agent_name": run.seat.name, "model_name": config.model_id or None}
+            told["run_meta"] = {**meta, "protocol": config.protocol_id}
+            told["run_meta"] |= {"tool_count": config.tool_count, "tools": specs}
+            run.emit(RuntimePhase.INIT, **told, env=plain(getattr(engine.env, "name", None)))
         if not self._resumed:
             run.keep("checkpoints", "begin", run)
         if isinstance(error, KeyboardInterrupt):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core import ErrorCategory, QitosRuntimeError, StateSchema, StopReason, Task
 from ..core._foreign import error_text, outcome
@@ -15,9 +15,6 @@ from ._stages import run_step
 from .cancellation import CancelToken
 from .states import RuntimePhase, StepResult
 
-if TYPE_CHECKING:
-    from .engine import Engine
-
 Interrupt = KeyboardInterrupt | None
 _FAILURES = (RuntimePhase.DECIDE_ERROR, RuntimePhase.ACT_ERROR)
 
@@ -28,7 +25,7 @@ class EngineSession:
     An interrupt ends the run and is raised when the result is there.
     """
 
-    def __init__(self, engine: Engine, run: Run, *, resumed: bool = False) -> None:
+    def __init__(self, engine: Any, run: Run, *, resumed: bool = False) -> None:
         self._engine = engine
         self._run = run
         self._resumed = resumed

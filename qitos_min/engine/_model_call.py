@@ -57,11 +57,10 @@ def decide_with_model(run: Run) -> tuple[Decision, str]:
 
 
 def _call(run: Run, messages: list[dict[str, Any]], tools: Any) -> ModelReply:
-    llm = run.seat.llm
     options = {} if tools is None else {"tools": tools}
     sent = [dict(message) for message in messages]
     # The whole response, where calling the model gives only its text.
-    ask = getattr(llm, "call_raw", None) or llm
+    ask = getattr(run.seat.llm, "call_raw", None) or run.seat.llm
     raw = response_of(run.foreign(ErrorCategory.MODEL, lambda: ask(sent, **options)))
     run.stamp()
     # A reply is paid for before anybody knows whether it can be used.

@@ -17,16 +17,7 @@ from ..core import Action, Decision, ToolSpec
 from ..core._json import dumps
 from ._plain import plain
 from ._replies import ModelReply, ParseError, first_of
-from ._text_calls import (
-    BLANK,
-    DECODER,
-    FENCED,
-    OBSERVATION,
-    after,
-    args_of,
-    json_action,
-    read_react,
-)
+from ._text_calls import BLANK, DECODER, FENCED, after, args_of, json_action, read_react
 
 _MAX_OBJECTS = 100
 _ANSWER_KEYS = ("final_answer", "final", "answer")
@@ -59,28 +50,26 @@ To finish:
 # An object that opens with a quoted key; prose in braces is passed over.
 _OBJECT = re.compile(r'\{\s*"')
 _THINKING = re.compile(
-    r"\s*(?:<(think|thinking|thought|reasoning)>.*?(?:</\1>|\Z)" r"|\[THINK\].*?(?:\[/THINK\]|\Z))",
-    re.DOTALL | re.IGNORECASE,
+    r"(?is)\s*(?:<(think|thinking|thought|reasoning)>.*?(?:</\1>|\Z)"
+    r"|\[THINK\].*?(?:\[/THINK\]|\Z))"
 )
+_OBSERVATION = re.compile(r"(?im)^[>#*_ \t-]*observation[ \t\d*_]*[:\uff1a]")
 # Templates that open the reasoning themselves leave only its end in the reply; in
 # quotes it is a word that the answer speaks of.
 _LONE_END = re.compile(r"(?<![`\"'])(?:</think(?:ing)?>|\[/THINK\])(?![`\"'])", re.IGNORECASE)
 # A decision object that is broken, by its first key or by its mode on a line of its own.
 _DECISION_OBJECT = re.compile(
-    r"""\A(?:```\w*\s*)?\{\s*["']?(?:mode|actions|final_answer)["']?\s*:"""
+    r"""(?m)\A(?:```\w*\s*)?\{\s*["']?(?:mode|actions|final_answer)["']?\s*:"""
     r"""|^[ \t]*\{\s*(?:"(?:thought|rationale)"\s*:[^\n]*?\n?\s*)?"""
-    r""""mode"\s*:\s*"(?:act|final|wait|handoff)\"""",
-    re.MULTILINE,
+    r""""mode"\s*:\s*"(?:act|final|wait|handoff)\""""
 )
 _DECISION_KEY = re.compile(
-    r"""["'](?:mode|actions?|final_answer)["']\s*:|<(?:decision|action)\b"""
-    r"|^[>#*_ \t-]*(?:action|final[ ]answer)[ \t\d*_]*:",
-    re.IGNORECASE | re.MULTILINE,
+    r"""(?im)["'](?:mode|actions?|final_answer)["']\s*:|<(?:decision|action)\b"""
+    r"|^[>#*_ \t-]*(?:action|final[ ]answer)[ \t\d*_]*:"
 )
 _ELEMENT = re.compile(
-    r"<(decision|action|arg|agent|think|thought|rationale|final_answer|final|answer)\b"
-    r"([^>]*?)(?:/>|>(.*?)</\1>)",
-    re.DOTALL,
+    r"(?s)<(decision|action|arg|agent|think|thought|rationale|final_answer|final|answer)\b"
+    r"([^>]*?)(?:/>|>(.*?)</\1>)"
 )
 _ATTRIBUTE = re.compile(r"""\b(?:name|mode)\s*=\s*["']([^"']+)["']""")
 
@@ -106,10 +95,8 @@ class Protocol:
         """``base`` with the tools and the form of an answer, where they are text."""
         if self.form is None:
             return base
-        lines = [
-            f"- {spec.name}: {spec.description.strip()}\n  arguments: {dumps(_schema(spec))}"
-            for spec in tools
-        ]
+        told = [(spec.name, spec.description.strip(), dumps(_schema(spec))) for spec in tools]
+        lines = [f"- {name}: {about}\n  arguments: {schema}" for name, about, schema in told]
         listed = "\n".join(["Tools:", *lines]) if lines else "There are no tools."
         return "\n\n".join(filter(None, (base, listed, self.form)))
 
@@ -132,13 +119,10 @@ class Protocol:
         """
         text = _without_thinking(reply.text)
         if reply.tool_calls:
-            made_up = OBSERVATION.search(text)
+            made_up = _OBSERVATION.search(text)
             said = text[: made_up.start()].strip() if made_up else text
-            names = [call.name.replace("__dot__", ".") for call in reply.tool_calls]
-            actions = [
-                Action(name, args_of(name, call.args), action_id=call.id)
-                for name, call in zip(names, reply.tool_calls)
-            ]
+            calls = [(call.name.replace("__dot__", "."), call) for call in reply.tool_calls]
+            actions = [Action(n, args_of(n, call.args), action_id=call.id) for n, call in calls]
             return Parsed(Decision.act(actions, rationale=said or None), said, False)
         if not text:
             raise ParseError("the reply holds only thinking, expected a decision")

@@ -154,9 +154,8 @@ class Recording:
     def left(self, *reasons: StopReason) -> float | None:
         """What is left until a run ends for one of the reasons, at least 0; None: no limit."""
         limits = (limit for limit in self._limits() if limit[0] in reasons)
-        return min(
-            (max(most - used, 0) for _, used, most in limits if most is not None), default=None
-        )
+        left = [max(most - used, 0) for _, used, most in limits if most is not None]
+        return min(left, default=None)
 
     def charge(self, tokens: int) -> None:
         """Count tokens that were used, here and in the runs around this one."""

@@ -14,14 +14,12 @@ from ._plain import plain
 # Reasons for the end of a reply other than that the model was done, of OpenAI,
 # Anthropic, Gemini, DeepSeek, Mistral, OpenRouter and vLLM.
 _CUT = re.compile(
-    "length|max_|filter|safety|recitation|blocklist|prohibited|spii|sensitive"
-    "|error|abort|malformed|incomplete|insufficient|exceeded",
-    re.IGNORECASE,
+    "(?i)length|max_|filter|safety|recitation|blocklist|prohibited|spii|sensitive"
+    "|error|abort|malformed|incomplete|insufficient|exceeded"
 )
 _PASSING = re.compile(
-    r"rate.?limit|too.?many|resource.?exhausted|overloaded|unavailable|timeout"
-    r"|(?:server|internal|api).?error",
-    re.IGNORECASE,
+    r"(?i)rate.?limit|too.?many|resource.?exhausted|overloaded|unavailable|timeout"
+    r"|(?:server|internal|api).?error"
 )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from ..core import ErrorCategory, QitosRuntimeError, StopReason, Task, TaskResult, _json
 from ..core._contract import Record
 from ..core._foreign import summary
 from ..core._json import dumps, to_json_value
+from ..core.agent_module import StateT
 from .cancellation import CancelMode, CancelToken
 from .states import CriticTrace, HandoffTrace, RuntimeEvent, RuntimePhase, StepRecord
 
@@ -31,9 +32,6 @@ class StepSummary(Record):
     latency_ms: float = 0.0
     error: str | None = None
     result_preview: str = ""
-
-
-StateT = TypeVar("StateT")
 
 
 @dataclass
@@ -65,10 +63,7 @@ class EngineResult(Generic[StateT]):
             raise QitosRuntimeError(told, ErrorCategory(self.failure["category"]))
 
     def cancel(self, mode: CancelMode | str = CancelMode.IMMEDIATE) -> bool:
-        """Return False: the run is over. ``Engine.cancel`` is for one under way.
-
-        An unknown mode is a ``ValueError``.
-        """
+        """Return False: only ``Engine.cancel`` stops runs. An unknown mode is a ``ValueError``."""
         CancelToken().cancel(mode)
         return False
 

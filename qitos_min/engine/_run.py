@@ -90,10 +90,9 @@ class Run(Recording):
         self.opened: list[ToolRegistry] = []  # Those whose toolsets were set up.
         self.threads = _Threads(token, lambda: self.left(StopReason.BUDGET_TIME))
         # What tools may know and ask for at any time.
-        self.offered = {name: getattr(engine, name) for name in _OF_ENGINE} | {"run": self}
-        self.offered |= {"cancel_token": token, "threads": self.threads, "task": task}
-        self.offered["delegate_depth"] = engine.delegate_depth
-        self.offered["request_handoff"] = self.request_handoff
+        own = {"run": self, "cancel_token": token, "threads": self.threads, "task": task}
+        own |= {"delegate_depth": engine.delegate_depth, "request_handoff": self.request_handoff}
+        self.offered = own | {name: getattr(engine, name) for name in _OF_ENGINE}
         # What is to be called at the end, last first.
         self.closers: list[Callable[[], Any]] = [self.threads.close]
         # Nobody reads the conversation of a lone agent that decides by itself.

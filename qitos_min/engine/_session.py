@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core import ErrorCategory, QitosRuntimeError, StateSchema, StopReason, Task
 from ..core._foreign import error_text, outcome
@@ -15,9 +15,6 @@ from ._stages import run_step
 from .cancellation import CancelToken
 from .states import RuntimePhase, StepResult
 
-if TYPE_CHECKING:
-    from .engine import Engine
-
 Interrupt = KeyboardInterrupt | None
 _FAILURES = (RuntimePhase.DECIDE_ERROR, RuntimePhase.ACT_ERROR)
 
@@ -28,7 +25,7 @@ class EngineSession:
     An interrupt ends the run and is raised when the result is there.
     """
 
-    def __init__(self, engine: Engine, run: Run, *, resumed: bool = False) -> None:
+    def __init__(self, engine: Any, run: Run, *, resumed: bool = False) -> None:
         self._engine = engine
         self._run = run
         self._resumed = resumed
@@ -108,20 +105,12 @@ class EngineSession:
             run.checkpoints = Checkpoints(engine.checkpoint_store, run)
         if not run.events:
             task = run.task if isinstance(run.task, Task) else None
-            run.emit(
-                RuntimePhase.INIT,
-                task=run.task_text,
-                task_id=task and task.id,
-                task_meta=task and {"task_id": task.id, **task.to_dict()},
-                run_meta={
-                    "agent_name": run.seat.name,
-                    "model_name": config.model_id or None,
-                    "protocol": config.protocol_id,
-                    "tool_count": config.tool_count,
-                    "tools": specs,
-                },
-                env=None if engine.env is None else plain(getattr(engine.env, "name", None)),
-            )
+            told: dict[str, Any] = {"task": run.task_text, "task_id": task and task.id}
+            told["task_meta"] = task and {"task_id": task.id, **task.to_dict()}
+            meta = {"agent_name": run.seat.name, "model_name": config.model_id or None}
+            told["run_meta"] = {**meta, "protocol": config.protocol_id}
+            told["run_meta"] |= {"tool_count": config.tool_count, "tools": specs}
+            run.emit(RuntimePhase.INIT, **told, env=plain(getattr(engine.env, "name", None)))
         if not self._resumed:
             run.keep("checkpoints", "begin", run)
         if isinstance(error, KeyboardInterrupt):

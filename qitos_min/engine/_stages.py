@@ -243,6 +243,4 @@ _ORDER: list[tuple[RuntimePhase, Any, Any]] = [
     (RuntimePhase.CRITIC, critique, lambda run: run.engine.critics),
     (RuntimePhase.CHECK_STOP, check_stop, None),
 ]
-_STAGES = [
-    (*one, *(f"on_{when}_{one[0].lower()}" for when in ("before", "after"))) for one in _ORDER
-]
+_STAGES = [(*one, f"on_before_{one[0].lower()}", f"on_after_{one[0].lower()}") for one in _ORDER]

@@ -19,28 +19,21 @@ from ._replies import ParseError, first_of
 # Line breaks inside JSON texts are let through: models write code that way.
 DECODER = json.JSONDecoder(strict=False)
 FENCED = re.compile(r"\s*```[\w-]*\n(.*)\n```\s*", re.DOTALL)
-OBSERVATION = re.compile(
-    r"^[>#*_ \t-]*observation[ \t\d*_]*[:\uff1a]", re.IGNORECASE | re.MULTILINE
-)
 _LABEL = re.compile(
-    r"^[>#\- \t]*(?P<bold>\*\*|__)?"
+    r"(?im)^[>#\- \t]*(?P<bold>\*\*|__)?"
     r"(?P<label>thought|action[ ]input|action|final[ ]answer|observation)"
-    r"[ \t]*\d*(?(bold)(?:\*\*|__)?)[ \t]*[:\uff1a](?(bold)(?:\*\*|__)?)",
-    re.IGNORECASE | re.MULTILINE,
+    r"[ \t]*\d*(?(bold)(?:\*\*|__)?)[ \t]*[:\uff1a](?(bold)(?:\*\*|__)?)"
 )
 # How models write down results that they made up.
 _INVENTED = re.compile(
-    r"^[>#*_ \t-]*(?:(?:observation|(?:(?:tool|function)[ _])?(?:result|output|response))s?"
+    r"(?im)^[>#*_ \t-]*(?:(?:observation|(?:(?:tool|function)[ _])?(?:result|output|response))s?"
     r"\b[^\n:\uff1a]{0,60}[:\uff1a]|</?(?:tool_(?:response|result|output)|observation)s?>"
-    r"|(?:user|human):)",
-    re.IGNORECASE | re.MULTILINE,
+    r"|(?:user|human):)"
 )
 _OPENING = re.compile(r"\s*(?:```[\w-]*\s|`)?\s*")
 _NAME = re.compile(r"([A-Za-z_][\w.-]*)`?[ \t]*")
 BLANK = re.compile(r"[`*.\s]*")
-_NO_INPUT = re.compile(
-    r"[ \t]*(?:none|null)?[`*. \t]*(?:\n(?!\s*(?:```\w*\s*)?\{)|\Z)", re.IGNORECASE
-)
+_NO_INPUT = re.compile(r"(?i)[ \t]*(?:none|null)?[`*. \t]*(?:\n(?!\s*(?:```\w*\s*)?\{)|\Z)")
 _TEXT = (
     r"(?P<raw>[rR]?)"
     r'(?P<text>"""[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*"""'

@@ -10,7 +10,7 @@ from ..core import ErrorCategory, StateSchema, StopReason
 from ..core._foreign import described, guarded
 from ._plain import plain
 from ._run import Run
-from .critic import CriticResult, critic_name
+from .critic import CriticResult, named
 from .states import RuntimePhase
 
 
@@ -24,7 +24,7 @@ def critique(run: Run) -> bool:
         result, error = guarded(lambda: CriticResult.from_value(critic.evaluate(*asked)))
         if error is not None:  # A critic that raises fails closed.
             result = CriticResult("stop", f"critic raised {described(error)}", score=None)
-        outputs.append({"critic_name": critic_name(critic), **result.to_dict()})
+        outputs.append({"critic_name": named(critic, "critic_name"), **result.to_dict()})
         failed = failed or error
         if verdict.action == "continue":
             verdict = result

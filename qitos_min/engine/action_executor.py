@@ -18,10 +18,10 @@ from .cancellation import CancelToken
 
 __all__ = ["ActionBatch", "ActionExecutionPolicy", "ActionExecutor", "tool_invocation"]
 
-
 _INVOCATION = ["tool_name", "action_id", "status", "error", "error_code", "error_kind"]
 _INVOCATION += ["error_category", "attempts", "latency_ms", "worker_still_running"]
 _INVOCATION += ["outcome_unknown", "source"]
+_SHORT = ("output", "error", "action_id", "attempts", "latency_ms")
 Actions = Sequence[Action]
 # Why an action was not started, by code.
 _CAUSES = {
@@ -137,14 +137,11 @@ class ActionExecutor:
         why = "budget_time" if batch.late else "batch_stopped" if batch.stopped else "run_cancelled"
         for place, action in enumerate(batch.actions):
             if place not in batch.results:
-                batch.results[place] = ToolResult.execution_error(
-                    code=why,
-                    error=f"not started, because {_CAUSES[why]}",
-                    status="cancelled",
-                    tool_name=batch.registry.resolve_name(action.name) or action.name,
-                    action_id=action.action_id,
-                    attempts=0,
-                )
+                name = batch.registry.resolve_name(action.name) or action.name
+                told: Any = {"tool_name": name, "action_id": action.action_id, "attempts": 0}
+                error = f"not started, because {_CAUSES[why]}"
+                lost = ToolResult.execution_error(code=why, error=error, status="cancelled", **told)
+                batch.results[place] = lost
         self.last_execution_stats = {"policy": vars(policy), "concurrency_peak": batch.peak}
         return batch, execution
 
@@ -160,10 +157,9 @@ class ActionExecutor:
                 and (allowed is None or name in allowed or action.name in allowed)
                 and not may_ask(registry, name, batch.context)
             )
-            if free and together:
-                segments[-1].append(place)
-            else:
-                segments.append([place])
+            if not (free and together):
+                segments.append([])
+            segments[-1].append(place)
             together = free
         return segments
 
@@ -227,8 +223,7 @@ def _registry_of(source: Any, actions: Actions) -> ToolRegistry:
         return source
     registry = ToolRegistry()
     for name in dict.fromkeys(action.name for action in actions):
-        tool = source.get(name)
-        if tool is not None:
+        if (tool := source.get(name)) is not None:
             registry.register(tool, name=name)
     return registry
 
@@ -242,24 +237,17 @@ def _short_result(batch: _Batch, place: int, segment: int) -> ActionResult:
     if began is not None:
         moments = (began, began + result.latency_ms / 1000)
         times = [datetime.fromtimestamp(moment, timezone.utc).isoformat() for moment in moments]
-    return ActionResult(
-        name=action.name,
-        status=ActionStatus(result.status),
-        output=result.output,
-        error=result.error,
-        action_id=action.action_id,
-        attempts=result.attempts,
-        latency_ms=result.latency_ms,
-        metadata={
-            **result.metadata,
-            "timeout_source": source,
-            "timeout_s": limits.get(source or ""),
-            "worker_still_running": result.worker_still_running,
-            "cancel_source": result.error_code if result.status == "cancelled" else None,
-            "segment_index": segment,
-            **dict(zip(("started_at", "ended_at"), times or (None, None))),
-        },
-    )
+    metadata = {
+        **result.metadata,
+        "timeout_source": source,
+        "timeout_s": limits.get(source or ""),
+        "worker_still_running": result.worker_still_running,
+        "cancel_source": result.error_code if result.status == "cancelled" else None,
+        "segment_index": segment,
+        **dict(zip(("started_at", "ended_at"), times or (None, None))),
+    }
+    told = {name: getattr(result, name) for name in _SHORT}
+    return ActionResult(action.name, ActionStatus(result.status), **told, metadata=metadata)
 
 
 def tool_invocation(result: ToolResult) -> dict[str, Any]:

@@ -74,10 +74,13 @@ class Critic:
         return CriticResult()
 
 
-def critic_name(critic: Any) -> str:
-    """The declared name: what ``@critic`` was given, else the class's name."""
-    name = getattr(critic, "critic_name", None)
-    return name if isinstance(name, str) and name else type(critic).__name__
+def named(part: Any, *attributes: str, default: str | None = None) -> str:
+    """The first of a part's attributes that is a text; else the default, its class's name."""
+    for attribute in attributes:
+        found = getattr(part, attribute, None)
+        if isinstance(found, str) and found:
+            return found
+    return type(part).__name__ if default is None else default
 
 
 class _FunctionCritic(Critic):

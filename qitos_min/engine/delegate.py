@@ -83,11 +83,8 @@ class DelegateTool(BaseTool):
         steps = run.left(StopReason.BUDGET_STEPS, StopReason.MAX_STEPS)
         steps = None if steps is None else max(int(steps) - 1, 0)
         most = [limit for limit in (steps, spec.max_steps_override) if limit is not None]
-        budget = RuntimeBudget(
-            max_steps=min(most, default=None),
-            max_runtime_seconds=run.left(StopReason.BUDGET_TIME),
-            max_tokens=run.left(StopReason.BUDGET_TOKENS),
-        )
+        left = (run.left(StopReason.BUDGET_TIME), run.left(StopReason.BUDGET_TOKENS))
+        budget = RuntimeBudget(min(most, default=None), *left)
         engine: Engine = Engine(
             spec.agent,
             budget,

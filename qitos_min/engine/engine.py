@@ -20,7 +20,7 @@ from ._run import Run, Seat
 from ._session import EngineSession
 from .action_executor import ActionExecutor
 from .cancellation import CancelMode, CancelToken
-from .critic import critic_name
+from .critic import named
 from .hooks import HOOK_METHODS
 from .states import ContextConfig, EngineConfig, RuntimeBudget
 from .stop_criteria import FinalResultCriteria
@@ -126,7 +126,7 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
 
     def __repr__(self) -> str:
         told = {"tools": len(self.tool_registry), "max_steps": self.budget.max_steps}
-        return summary(self, agent=agent_name(self.agent), **told)
+        return summary(self, agent=named(self.agent, "name"), **told)
 
     def run(self, task: str | Task, **state_kwargs: Any) -> EngineResult:
         """Run a task and return the result, whatever happens on the way.
@@ -177,13 +177,14 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
 
     def export_config(self) -> EngineConfig:
         """Return the engine as configured: entry agent, its tools, budgets as given."""
+        llm = getattr(self.agent, "llm", None)
         return EngineConfig(
-            agent_name=agent_name(self.agent),
-            model_id=model_id(getattr(self.agent, "llm", None)),
+            agent_name=named(self.agent, "name"),
+            model_id=named(llm, "model_id", "model", "model_name", default=""),
             budget_max_steps=self.budget.max_steps,
             budget_max_runtime_seconds=self.budget.max_runtime_seconds,
             budget_max_tokens=self.budget.max_tokens,
-            critic_names=[critic_name(critic) for critic in self.critics],
+            critic_names=[named(critic, "critic_name") for critic in self.critics],
             stop_criteria_names=[type(c).__name__ for c in self.stop_criteria],
             has_checkpoint_store=self.checkpoint_store is not None,
             has_tracing_provider=self.tracing_provider is not None or self.trace_writer is not None,
@@ -213,25 +214,14 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
         llm = first(llm, agent, "llm")
         parts: dict[str, Any] = {"registry": registry, "source": source, "llm": llm, "env": env}
         parts |= {"shared_memory": memory, "protocol": self._protocol_of(agent, llm)}
-        return Seat(name=own.name if own else agent_name(agent), agent=agent, spec=own, **parts)
+        name = own.name if own else named(agent, "name")
+        return Seat(name=name, agent=agent, spec=own, **parts)
 
     def _protocol_of(self, agent: Any, llm: Any) -> Protocol | None:
         chosen = first(self.protocol, agent, "model_protocol")
         if isinstance(chosen, str) or (chosen is None and llm is not None):
             return resolve_protocol(chosen, llm)
         return checked_part("protocol", chosen)
-
-
-def agent_name(agent: Any) -> str:
-    """The agent's own name, else its class's."""
-    name = getattr(agent, "name", None)
-    return name if isinstance(name, str) and name else type(agent).__name__
-
-
-def model_id(llm: Any) -> str:
-    """The model's identifier: its ``model_id``, ``model`` or ``model_name``, else empty."""
-    found = (getattr(llm, name, None) for name in ("model_id", "model", "model_name"))
-    return next((name for name in found if isinstance(name, str) and name), "")
 
 
 def first(given: Any, source: Any, name: str, default: Any = None) -> Any:

@@ -69,15 +69,18 @@ class _Forms:
         self.outer: dict[Any, list[Form]] = {}
 
     def of(self, annotation: Any) -> Form:
-        annotation, note = unwrapped(annotation)
-        form = self.of_type(annotation)
-        if note and form.schema is not None:
+        kind, args = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
+        if kind is typing.Annotated:
+            form, note = self.of(args[0]), next((a for a in args[1:] if isinstance(a, str)), "")
+            if not note or form.schema is None:
+                return form
             return Form({**form.schema, "description": note}, form.read)
-        return form
-
-    def of_type(self, annotation: Any) -> Form:
-        kind = typing.get_origin(annotation) or annotation
-        args = typing.get_args(annotation)
+        if field_mark(annotation) in ("Required", "NotRequired", "Final"):
+            return self.of(args[0])
+        if isinstance(annotation, InitVar):
+            return self.of(annotation.type)
+        if hasattr(annotation, "__supertype__"):  # NewType
+            return self.of(annotation.__supertype__)
         if kind in (typing.Union, types.UnionType):
             return self.union(args)
         if kind is typing.Literal:
@@ -318,21 +321,3 @@ def field_mark(annotation: Any) -> str:
     """The name of what marks a field, such as ``NotRequired``."""
     # By name, because typing gained these marks after 3.10 and a backport has them.
     return str(typing.get_origin(annotation)).rpartition(".")[2]
-
-
-def unwrapped(annotation: Any) -> tuple[Any, str]:
-    """Take off what carries no type of its own; the text of ``Annotated`` is kept."""
-    note = ""
-    while True:
-        if typing.get_origin(annotation) is typing.Annotated:
-            texts = [text for text in annotation.__metadata__ if isinstance(text, str)]
-            note = note or (texts[0] if texts else "")
-            annotation = annotation.__origin__
-        elif field_mark(annotation) in ("Required", "NotRequired", "Final"):
-            annotation = typing.get_args(annotation)[0]
-        elif isinstance(annotation, InitVar):
-            annotation = annotation.type
-        elif hasattr(annotation, "__supertype__"):  # NewType
-            annotation = annotation.__supertype__
-        else:
-            return annotation, note

@@ -114,7 +114,6 @@ def team_with_tools(team: Any, done: Any, tools: Sequence[SnowlTool]) -> Any:
 
 def _copied(registry: Any) -> Any:
     made = copy.copy(registry)
-    for name, part in vars(made).items():
-        if isinstance(part, (dict, list, set)):
-            setattr(made, name, copy.copy(part))
+    held = {n: copy.copy(v) for n, v in vars(made).items() if isinstance(v, (dict, list, set))}
+    vars(made).update(held)
     return made

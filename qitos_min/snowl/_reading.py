@@ -123,8 +123,8 @@ def tell(
     message = {"role": "assistant", "content": content}
     output = {"message": message, "usage": _usage(source, run["total_tokens"] or 0)}
     fields: Row = {"output": output, "stop_reason": SnowlStop.ERROR if failure else stop}
-    said = [] if answer is None else [{**message}]
-    fields |= {"messages": said, "actions": [], "observations": []}
+    fields["messages"] = [] if answer is None else [{**message}]
+    fields.update(actions=[], observations=[])
     # The payload's rows belong to the records in order, and there all have names.
     rows = iter(payload["critic_traces"])
     artifacts: Row = {}

@@ -142,9 +142,8 @@ def _table(name: str, rows: Any, limit: int = _LONGEST, links: Sequence[str] = (
 
 
 def _pairs(pairs: Row) -> str:
-    shown = {label: html_text(value, _LONGEST) for label, value in pairs.items()}
-    rows = "".join(f"<div><dt>{label}</dt><dd>{shown[label]}</dd></div>" for label in shown)
-    return f"<dl>{rows}</dl>\n" if rows else _NONE
+    told = [f"<dt>{label}</dt><dd>{html_text(v, _LONGEST)}</dd>" for label, v in pairs.items()]
+    return f"<dl><div>{'</div><div>'.join(told)}</div></dl>\n" if told else _NONE
 
 
 # Light and dark, wide, narrow and on paper.

@@ -101,10 +101,9 @@ def scores(rows: Sequence[Row]) -> str:
     for x, anchor, number in ((0.0, "start", first), (100.0, "end", last))[: 1 + (first < last)]:
         place = {"x": x, "y": _BOTTOM + 20, "text_anchor": anchor}
         parts.append(_tag("text", f"step {number}", **place, class_="tick"))
-    lines: dict[str, list[Row]] = {}
-    for row in rows:
-        lines.setdefault(row["critic_name"], []).append(row)
-    for n, (name, line) in enumerate(lines.items()):
+    names = dict.fromkeys(row["critic_name"] for row in rows)
+    for n, name in enumerate(names):
+        line = [row for row in rows if row["critic_name"] == name]
         before = None  # The point of the verdict before; a line is broken where one has no score.
         for row in line:
             score, sign = row["score"], SIGNS.get(row["action"])
@@ -121,7 +120,7 @@ def scores(rows: Sequence[Row]) -> str:
                 place = {"x": x, "y": 12, "text_anchor": "middle"}
                 parts.append(_tag("text", sign, told, **place, class_=f"sign {row['action']}"))
             before = point
-    return _picture(f"scores of {len(lines)} critics over their steps", _BOTTOM + 26, parts)
+    return _picture(f"scores of {len(names)} critics over their steps", _BOTTOM + 26, parts)
 
 
 def _picture(label: str, height: int, parts: Iterable[str]) -> str:

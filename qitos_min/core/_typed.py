@@ -36,10 +36,11 @@ _MAPPINGS: dict[Any, Callable[..., Any]] = {
     **{kind: kind for kind in (collections.OrderedDict, collections.Counter)},
     collections.defaultdict: functools.partial(collections.defaultdict, None),
 }
-_FUNCTIONS = (abc.Callable, types.FunctionType, types.MethodType, functools.partial)
 # What a state holds in a field for whole numbers is kept, whole or not.
 _SAVED_INT = scalar((int, float), "a number", {"type": "integer"}, float)
 _FUNCTION = Form(None, ANY.read)
+_FUNCTIONS = (abc.Callable, types.FunctionType, types.MethodType, functools.partial)
+_PLAIN = {**SCALARS, None: NULL, Any: ANY, object: ANY, **dict.fromkeys(_FUNCTIONS, _FUNCTION)}
 
 
 def form_of(annotation: Any, *, saved: bool = False) -> Form:
@@ -85,14 +86,10 @@ class _Forms:
             return self.union(args)
         if kind is typing.Literal:
             return choice(args)
-        if kind in _FUNCTIONS:
-            return _FUNCTION
         if kind is int and self.saved:
             return _SAVED_INT
-        if kind is None or kind in SCALARS:
-            return SCALARS[kind or type(None)]
-        if kind in (Any, object) or not isinstance(kind, type):
-            return ANY
+        if kind in _PLAIN or not isinstance(kind, type):
+            return _PLAIN.get(kind, ANY)
         if kind in _LISTS:
             return self.array(kind, args)
         return self.mapping(kind, args) if kind in _MAPPINGS else self.of_class(kind)

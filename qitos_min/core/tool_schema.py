@@ -82,7 +82,8 @@ class CallSignature:
             with suppress(Misfit):
                 values[name] = self.forms.get(name, ANY).read(value)
         for name, default in self.injected.items():
-            env, offered = context.get("env"), context.get("ops") or {}
+            env: Any = context.get("env")
+            offered = context.get("ops") or {}
             known = {**context, "env": env, "ops": offered, "runtime_context": dict(context)}
             value, group = known.get(name), name.removesuffix("_ops")
             if name not in known:

@@ -20,11 +20,9 @@ _TYPES = dict(string=str, integer=int, number=float, boolean=bool, array=list, o
 
 
 class SnowlTool:
-    """One Snowl tool as a callable that QitOS's registries take.
-
-    A copy of it is its meta, under the mark of QitOS's decorator, so the schema arrives as Snowl
-    wrote it. Snowl itself checks its ``required_ops``, so it has none.
-    """
+    """One Snowl tool as a callable that QitOS's registries take; a copy of it is its meta, under
+    the mark of QitOS's decorator, so the schema arrives as Snowl wrote it. Snowl itself checks its
+    ``required_ops``, so it has none."""
 
     prompt = timeout_s = retry_policy = on_failure = None
     output_schema = result_max_chars = rule_scope_builder = None

@@ -56,13 +56,12 @@ def exact_values(value: Any, kind: Any, error: type[ContractError], *more: str) 
     if value.get("schema_version") != kind.schema_version:
         raise error(error.version_code, f"schema_version must be {kind.schema_version}")
     names = kind.__dataclass_fields__
-    found = {name: value[name] for name in names if name in value}
-    missing = ", ".join(name for name in names if name not in value) or "none"
+    missing = ", ".join(name for name in names if name not in value)
     unknown = len([name for name in value if name not in names and name not in more])
-    if unknown or len(found) < len(names):
-        told = f"{error.other_keys}, missing: {missing}, unknown: {unknown}"
+    if missing or unknown:
+        told = f"{error.other_keys}, missing: {missing or 'none'}, unknown: {unknown}"
         raise error(error.form_code, told)
-    return found
+    return {name: value[name] for name in names}
 
 
 def is_number(value: Any) -> bool:
@@ -91,9 +90,8 @@ def or_none(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 
 def check_count(value: Any, name: str, *, least: int, optional: bool = False) -> None:
-    if optional and value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    fits = isinstance(value, int) and is_number(value) and value >= least
+    if not (fits or optional and value is None):
         raise ValueError(f"{name} must be an int of at least {least}, got {value!r}")
 
 

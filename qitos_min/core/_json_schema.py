@@ -90,8 +90,7 @@ def _faults(value: Any, schema: Any, path: str) -> Iterator[Fault]:
             # A member of the right type says best what is wrong inside it.
             closer = [fault for fault in found if fault and fault.code != _TYPE]
             told = "; ".join(fault.message for fault in found if fault)
-            whole = Fault(_TYPE, f"{place} fits none of: {told}")
-            yield closer[0] if len(closer) == 1 else whole
+            yield closer[0] if len(closer) == 1 else Fault(_TYPE, f"{place} fits none of: {told}")
     if isinstance(value, dict):
         yield from _faults_of_object(value, schema, path)
     if isinstance(value, list):

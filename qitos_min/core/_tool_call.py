@@ -227,9 +227,8 @@ def execute(call: Call) -> ToolResult:
         elif result.status == "timed_out":
             sure = spec.read_only and not result.outcome_unknown
             again = sure and result.error_code != "budget_time"
-        if not again or attempt == allowed or is_cancelled(call.context):
-            break
-        if pause(policy.delay(attempt)) is False:
+        ended = not again or attempt == allowed or is_cancelled(call.context)
+        if ended or pause(policy.delay(attempt)) is False:
             break
         failures.append(result.error or result.status)
     if call.error is not None and spec.on_failure is not None:

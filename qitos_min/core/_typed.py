@@ -36,10 +36,11 @@ _MAPPINGS: dict[Any, Callable[..., Any]] = {
     **{kind: kind for kind in (collections.OrderedDict, collections.Counter)},
     collections.defaultdict: functools.partial(collections.defaultdict, None),
 }
-_FUNCTIONS = (abc.Callable, types.FunctionType, types.MethodType, functools.partial)
 # What a state holds in a field for whole numbers is kept, whole or not.
 _SAVED_INT = scalar((int, float), "a number", {"type": "integer"}, float)
 _FUNCTION = Form(None, ANY.read)
+_FUNCTIONS = (abc.Callable, types.FunctionType, types.MethodType, functools.partial)
+_PLAIN = {**SCALARS, None: NULL, Any: ANY, object: ANY, **dict.fromkeys(_FUNCTIONS, _FUNCTION)}
 
 
 def form_of(annotation: Any, *, saved: bool = False) -> Form:
@@ -69,27 +70,26 @@ class _Forms:
         self.outer: dict[Any, list[Form]] = {}
 
     def of(self, annotation: Any) -> Form:
-        annotation, note = unwrapped(annotation)
-        form = self.of_type(annotation)
-        if note and form.schema is not None:
+        kind, args = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
+        if kind is typing.Annotated:
+            form, note = self.of(args[0]), next((a for a in args[1:] if isinstance(a, str)), "")
+            if not note or form.schema is None:
+                return form
             return Form({**form.schema, "description": note}, form.read)
-        return form
-
-    def of_type(self, annotation: Any) -> Form:
-        kind = typing.get_origin(annotation) or annotation
-        args = typing.get_args(annotation)
+        if field_mark(annotation) in ("Required", "NotRequired", "Final"):
+            return self.of(args[0])
+        if isinstance(annotation, InitVar):
+            return self.of(annotation.type)
+        if hasattr(annotation, "__supertype__"):  # NewType
+            return self.of(annotation.__supertype__)
         if kind in (typing.Union, types.UnionType):
             return self.union(args)
         if kind is typing.Literal:
             return choice(args)
-        if kind in _FUNCTIONS:
-            return _FUNCTION
         if kind is int and self.saved:
             return _SAVED_INT
-        if kind is None or kind in SCALARS:
-            return SCALARS[kind or type(None)]
-        if kind in (Any, object) or not isinstance(kind, type):
-            return ANY
+        if kind in _PLAIN or not isinstance(kind, type):
+            return _PLAIN.get(kind, ANY)
         if kind in _LISTS:
             return self.array(kind, args)
         return self.mapping(kind, args) if kind in _MAPPINGS else self.of_class(kind)
@@ -318,21 +318,3 @@ def field_mark(annotation: Any) -> str:
     """The name of what marks a field, such as ``NotRequired``."""
     # By name, because typing gained these marks after 3.10 and a backport has them.
     return str(typing.get_origin(annotation)).rpartition(".")[2]
-
-
-def unwrapped(annotation: Any) -> tuple[Any, str]:
-    """Take off what carries no type of its own; the text of ``Annotated`` is kept."""
-    note = ""
-    while True:
-        if typing.get_origin(annotation) is typing.Annotated:
-            texts = [text for text in annotation.__metadata__ if isinstance(text, str)]
-            note = note or (texts[0] if texts else "")
-            annotation = annotation.__origin__
-        elif field_mark(annotation) in ("Required", "NotRequired", "Final"):
-            annotation = typing.get_args(annotation)[0]
-        elif isinstance(annotation, InitVar):
-            annotation = annotation.type
-        elif hasattr(annotation, "__supertype__"):  # NewType
-            annotation = annotation.__supertype__
-        else:
-            return annotation, note

@@ -144,9 +144,8 @@ class AgentModule(ABC, Generic[StateT, ObservationT, ActionT]):
 
 def _engine_settings(agent: AgentModule[Any, Any, Any], given: dict[str, Any]) -> dict[str, Any]:
     """What the options of ``run`` are to ``Engine``; takes its own out of state_kwargs."""
-    from ..engine.engine import Engine
+    from ..engine import Engine, RuntimeBudget
     from ..engine.hooks import taken
-    from ..engine.states import RuntimeBudget
     from .spec import ExperimentSpec, RunSpec
 
     others, max_steps = given["state_kwargs"], given["max_steps"]

@@ -21,7 +21,6 @@ class Observation(dict[str, Any]):
         return vars(self)["_results"] or list(self.get("action_results") or ())
 
     def __getattr__(self, name: str) -> Any:
-        try:
+        if name in self:
             return self[name]
-        except KeyError:
-            raise AttributeError(f"the observation has no {name!r}") from None
+        raise AttributeError(f"the observation has no {name!r}")

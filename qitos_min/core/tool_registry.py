@@ -54,8 +54,7 @@ class ToolRegistry:
         self, item: Any, name: str | None = None, meta: ToolMeta | None = None
     ) -> ToolRegistry:
         """Add a function, method or tool object; ``TypeError``, or ``ValueError`` for its name."""
-        source = "function" if is_function(item) else "tool"
-        return self._add([as_tool(item, name, meta)], source)
+        return self._add([as_tool(item, name, meta)], "function" if is_function(item) else "tool")
 
     def include(self, obj: Any) -> ToolRegistry:
         """Add a toolset, a registry, a tool, an object with decorated methods, or many of these."""

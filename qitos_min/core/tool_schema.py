@@ -82,7 +82,13 @@ class CallSignature:
             with suppress(Misfit):
                 values[name] = self.forms.get(name, ANY).read(value)
         for name, default in self.injected.items():
-            value = _injected_value(name, context)
+            env: Any = context.get("env")
+            offered = context.get("ops") or {}
+            known = {**context, "env": env, "ops": offered, "runtime_context": dict(context)}
+            value, group = known.get(name), name.removesuffix("_ops")
+            if name not in known:
+                offers = group in offered or env is None
+                value = offered.get(group) if offers else env.get_ops(group)
             if value is not None or default is _EMPTY:
                 values[name] = value
         given = {n: d for n, d in self.positional.items() if n in values or d is not _EMPTY}
@@ -96,15 +102,6 @@ def function_schema(func: Callable[..., Any]) -> dict[str, Any]:
     parts = schema["properties"]
     notes = {name: part["description"] for name, part in parts.items() if "description" in part}
     return {"parameters": parts, "required": schema["required"], "descriptions": notes}
-
-
-def _injected_value(name: str, context: Mapping[str, Any]) -> Any:
-    env, offered = context.get("env"), context.get("ops") or {}
-    known = {**context, "runtime_context": dict(context), "ops": offered}
-    group = name.removesuffix("_ops")
-    if name in known or name == "env":
-        return known.get(name)
-    return offered.get(group) if group in offered or env is None else env.get_ops(group)
 
 
 def _is_injected(name: str, default: Any, schema: dict[str, Any]) -> bool:

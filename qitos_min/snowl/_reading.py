@@ -146,8 +146,7 @@ def tell(
 def fill(state: Any, fields: Row) -> Any:
     """Put a told run on Snowl's state, in lists of its own, and return the state."""
     for name, value in fields.items():
-        kept = isinstance(value, list)
-        setattr(state, name, [*getattr(state, name), *value] if kept else value)
+        setattr(state, name, [*getattr(state, name), *value] if isinstance(value, list) else value)
     return state
 
 

@@ -20,11 +20,9 @@ _TYPES = dict(string=str, integer=int, number=float, boolean=bool, array=list, o
 
 
 class SnowlTool:
-    """One Snowl tool as a callable that QitOS's registries take.
-
-    A copy of it is its meta, under the mark of QitOS's decorator, so the schema arrives as Snowl
-    wrote it. Snowl itself checks its ``required_ops``, so it has none.
-    """
+    """One Snowl tool as a callable that QitOS's registries take; a copy of it is its meta, under
+    the mark of QitOS's decorator, so the schema arrives as Snowl wrote it. Snowl itself checks its
+    ``required_ops``, so it has none."""
 
     prompt = timeout_s = retry_policy = on_failure = None
     output_schema = result_max_chars = rule_scope_builder = None
@@ -114,7 +112,6 @@ def team_with_tools(team: Any, done: Any, tools: Sequence[SnowlTool]) -> Any:
 
 def _copied(registry: Any) -> Any:
     made = copy.copy(registry)
-    for name, part in vars(made).items():
-        if isinstance(part, (dict, list, set)):
-            setattr(made, name, copy.copy(part))
+    held = {n: copy.copy(v) for n, v in vars(made).items() if isinstance(v, (dict, list, set))}
+    vars(made).update(held)
     return made

@@ -34,7 +34,14 @@ class InstalledAgent:
         self, factory: Any, *, agent_id: str | None = None, hooks: Any = None, **config: Any
     ) -> None:
         self._config, self._hooks = Config(**config), hooks
-        self.agent_id = _checked_agent_id(agent_id, factory)
+        legal = r"\w([\w.@+ -]{0,62}[\w@+-])?"  # Snowl makes file names of it.
+        if agent_id is None:
+            name = peek(factory, "name", "__name__") or type(factory).__name__
+            agent_id = re.sub(r"[^\w.-]+", "-", str(name)).strip(".-")[:64] or "qitos-agent"
+        elif not isinstance(agent_id, str) or not re.fullmatch(legal, agent_id):
+            text = "expected a file name of at most 64 letters, digits, spaces or any of _.@+-"
+            raise SnowlCompatError(f"{text}, got {kind_of(agent_id)}", "agent_id")
+        self.agent_id = agent_id
         shared = is_agent(factory)
         if not shared and not callable(factory):
             text = f"expected an agent or a factory of agents, got {kind_of(factory)}"
@@ -116,14 +123,3 @@ class InstalledAgent:
 
     async def __aexit__(self, *_: object) -> None:
         await self.teardown()
-
-
-def _checked_agent_id(agent_id: Any, agent: Any) -> str:
-    """An id that is safe in the file names that Snowl makes of it."""
-    if agent_id is None:
-        name = peek(agent, "name", "__name__") or type(agent).__name__
-        return re.sub(r"[^\w.-]+", "-", str(name)).strip(".-")[:64] or "qitos-agent"
-    if isinstance(agent_id, str) and re.fullmatch(r"\w([\w.@+ -]{0,62}[\w@+-])?", agent_id):
-        return agent_id
-    text = "expected a file name of at most 64 letters, digits, spaces or any of _.@+-"
-    raise SnowlCompatError(f"{text}, got {kind_of(agent_id)}", "agent_id")

@@ -62,7 +62,8 @@ class Run(NamedTuple):
 def load(path: str) -> Run:
     """The run that ``snowl_compat.read_run`` finds, else its ``SnowlCompatError``."""
     source = read_run(path)
-    payload, records = build_payload(source, extended=True), _objects(source.get("records"))
+    payload, rows = build_payload(source, extended=True), enumerate(_objects(source.get("records")))
+    records = [row if _is_number(row.get("step_id")) else {**row, "step_id": n} for n, row in rows]
     run, (task, seen) = payload["run"], _seen(source, records)
     first = _as(dict, records[0].get("observation")) if records else {}
     counts = (run["tool_calls_by_name"] or {}).items()
@@ -127,7 +128,7 @@ class _Seen(NamedTuple):  # What the events of a step say of it.
 def _seen(source: Row, records: Sequence[Row]) -> tuple[Any, dict[Any, _Seen]]:
     """The task, and what was seen of each step; those without a record get one."""
     task: Any = None
-    steps = {_number(record, n): _Seen({}, [], [], {}) for n, record in enumerate(records)}
+    steps = {record["step_id"]: _Seen({}, [], [], {}) for record in records}
     held = chain.from_iterable(_as(list, record.get("phase_events")) for record in records)
     for event in _objects(source.get("events", held)):
         phase = words(event.get("phase")).rpartition(".")[2].upper()
@@ -159,7 +160,7 @@ def _steps(payload: Row, records: Sequence[Row], seen: Mapping[Any, _Seen]) -> l
     agent, ended = payload["engine_config"]["agent_name"], 0.0
     steps: list[Step] = []
     for position, record in enumerate(records):
-        number = _number(record, position)
+        number = record["step_id"]
         agent, found = words(record.get("agent_id") or agent), seen[number]
         own, began, acted = verdicts.pop(number, []), ended, ended
         if found.times:
@@ -233,11 +234,6 @@ def _objects(found: Any) -> list[dict[str, Any]]:
 
 def _as(kind: type, value: Any) -> Any:
     return value if isinstance(value, kind) else kind()
-
-
-def _number(record: Row, position: int) -> Any:
-    number = record.get("step_id")
-    return number if _is_number(number) else position
 
 
 def _is_number(value: Any) -> bool:

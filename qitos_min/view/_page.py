@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import zip_longest
 from typing import Any
 
 from . import _svg
@@ -22,8 +21,7 @@ def page(runs: Sequence[Run]) -> str:
     if len(runs) > 1:
         title = f"{len(runs)} runs"
         rows = [{"run": run.name, **{n: run.facts.get(n) for n in _COMPARED}} for run in runs]
-        links = [f"#r{n}-run" for n in range(1, len(runs) + 1)]
-        body = f"<h1>{title}</h1>\n{_table('Runs', rows, links=links)}"
+        body = f"<h1>{title}</h1>\n{_table('Runs', rows, linked=True)}"
     body += "".join("".join(_run(run, f"r{n}-")) for n, run in enumerate(runs, 1))
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -123,15 +121,15 @@ def _block(value: Any, limit: int = _LONGEST) -> str:
     return f"<pre>{html_text(value, limit)}</pre>\n"
 
 
-def _table(name: str, rows: Any, limit: int = _LONGEST, links: Sequence[str] = ()) -> str:
-    """A table; ``links`` are where the cells ``run`` of the rows lead."""
+def _table(name: str, rows: Any, limit: int = _LONGEST, linked: bool = False) -> str:
+    """A table; the cells ``run`` lead to the article of their run if ``linked``."""
     if not rows:
         return _NONE
     lines = []
-    for row, link in zip_longest(rows[:_MOST_ROWS], links[:_MOST_ROWS]):
+    for n, row in enumerate(rows[:_MOST_ROWS], 1):
         cells = {head: html_text(value, limit) for head, value in row.items()}
-        if link:
-            cells["run"] = f'<a href="{link}">{cells["run"]}</a>'
+        if linked:
+            cells["run"] = f'<a href="#r{n}-run">{cells["run"]}</a>'
         line = "".join(f'<td data-l="{head}">{cell}</td>' for head, cell in cells.items())
         lines.append(f"<tr>{line}</tr>\n")
     heads = "".join(f'<th scope="col">{head}</th>' for head in rows[0])
@@ -142,9 +140,8 @@ def _table(name: str, rows: Any, limit: int = _LONGEST, links: Sequence[str] = (
 
 
 def _pairs(pairs: Row) -> str:
-    shown = {label: html_text(value, _LONGEST) for label, value in pairs.items()}
-    rows = "".join(f"<div><dt>{label}</dt><dd>{shown[label]}</dd></div>" for label in shown)
-    return f"<dl>{rows}</dl>\n" if rows else _NONE
+    told = [f"<dt>{label}</dt><dd>{html_text(v, _LONGEST)}</dd>" for label, v in pairs.items()]
+    return f"<dl><div>{'</div><div>'.join(told)}</div></dl>\n" if told else _NONE
 
 
 # Light and dark, wide, narrow and on paper.

@@ -90,8 +90,7 @@ def scores(rows: Sequence[Row]) -> str:
 
     def down(score: float) -> int:
         # Halves, because the difference of two scores may be too large for a number.
-        share = (high / 2 - score / 2) / (high / 2 - low / 2)
-        return round(_TOP + (_BOTTOM - _TOP) * share)
+        return round(_TOP + (_BOTTOM - _TOP) * ((high / 2 - score / 2) / (high / 2 - low / 2)))
 
     parts = []
     for value in (high, low / 2 + high / 2, low):
@@ -101,10 +100,9 @@ def scores(rows: Sequence[Row]) -> str:
     for x, anchor, number in ((0.0, "start", first), (100.0, "end", last))[: 1 + (first < last)]:
         place = {"x": x, "y": _BOTTOM + 20, "text_anchor": anchor}
         parts.append(_tag("text", f"step {number}", **place, class_="tick"))
-    lines: dict[str, list[Row]] = {}
-    for row in rows:
-        lines.setdefault(row["critic_name"], []).append(row)
-    for n, (name, line) in enumerate(lines.items()):
+    names = dict.fromkeys(row["critic_name"] for row in rows)
+    for n, name in enumerate(names):
+        line, look = [row for row in rows if row["critic_name"] == name], colour(n)
         before = None  # The point of the verdict before; a line is broken where one has no score.
         for row in line:
             score, sign = row["score"], SIGNS.get(row["action"])
@@ -113,15 +111,14 @@ def scores(rows: Sequence[Row]) -> str:
             told = f"step {row['step_id']}, {name}: {row['action']}, {words(score)}"
             if before and point:
                 ends = dict(zip(("x1", "y1", "x2", "y2"), before + point))
-                parts.append(_tag("line", **ends, class_=f"line {colour(n)}"))
+                parts.append(_tag("line", **ends, class_=f"line {look}"))
             if point and (sign or len(line) <= _MOST_POINTS):
-                look = {"r": 4, "class": f"dot {colour(n)}"}
-                parts.append(_tag("circle", "", told, cx=x, cy=point[1], **look))
+                parts.append(_tag("circle", "", told, cx=x, cy=point[1], r=4, class_=f"dot {look}"))
             if sign:
                 place = {"x": x, "y": 12, "text_anchor": "middle"}
                 parts.append(_tag("text", sign, told, **place, class_=f"sign {row['action']}"))
             before = point
-    return _picture(f"scores of {len(lines)} critics over their steps", _BOTTOM + 26, parts)
+    return _picture(f"scores of {len(names)} critics over their steps", _BOTTOM + 26, parts)
 
 
 def _picture(label: str, height: int, parts: Iterable[str]) -> str:

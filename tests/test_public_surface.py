@@ -156,7 +156,7 @@ def test_files_stay_small(path):
 def test_the_package_does_not_grow():
     """A ceiling that only falls; what is asked is 12,000."""
     files = (ROOT / "qitos_min").rglob("*.py")
-    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files) <= 12_083
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files) <= 12_000
 
 
 def test_the_top_level_holds_what_it_should():

@@ -29,6 +29,7 @@ BAD_TRAITS = [
     ({"max_retries": 1.5}, ValueError),
     ({"result_max_chars": -1}, ValueError),
     ({"permissions": {"network": True}}, TypeError),
+    ({"required_ops": "file"}, TypeError),
 ]
 
 

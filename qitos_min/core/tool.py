@@ -84,6 +84,8 @@ class ToolMeta:
         if not isinstance(self.permissions, ToolPermission):
             kind = type(self.permissions).__qualname__
             raise TypeError(f"permissions must be a ToolPermission, got {kind}")
+        if isinstance(self.required_ops, str):
+            raise TypeError(f"required_ops must be a list of texts, got {self.required_ops!r}")
 
 
 @dataclass

@@ -81,6 +81,8 @@ TYPES = [
     (None, NULL),
     (type(None), NULL),
     (Any, {}),
+    ([int], {}),
+    ({"a": 1}, {}),
     (object, {}),
     (datetime.datetime, {**TEXT, "format": "date-time"}),
     (list, ANYTHING),

@@ -71,6 +71,8 @@ class _Forms:
 
     def of(self, annotation: Any) -> Form:
         kind, args = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
+        if not isinstance(kind, abc.Hashable):  # ``x: [int]`` is legal, and says nothing.
+            return ANY
         if kind is typing.Annotated:
             form, note = self.of(args[0]), next((a for a in args[1:] if isinstance(a, str)), "")
             if not note or form.schema is None:

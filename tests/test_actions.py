@@ -129,6 +129,8 @@ BAD_RETRIES = [
     ({"max_attempts": True}, ValueError, "max_attempts must be an int of at least 1"),
     ({"backoff_factor": -1}, ValueError, "backoff_factor must be a number of at least 0"),
     ({"max_backoff": "1"}, ValueError, "max_backoff must be a number of at least 0"),
+    ({"backoff_factor": float("inf")}, ValueError, "backoff_factor must be a number of at least 0"),
+    ({"max_backoff": float("inf")}, ValueError, "max_backoff must be a number of at least 0"),
 ]
 
 

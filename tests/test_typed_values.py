@@ -441,3 +441,16 @@ def test_whole_numbers_reach_a_tool_that_reads_its_own_arguments():
 
     result = result_of(ToolRegistry().register(Repeat()), "repeat", n=2.0, x=2.0)
     assert result.output == ["2", "2.0"]
+
+
+def test_a_schema_that_allows_everything_takes_any_number():
+    from qitos_min import BaseTool
+
+    class Anything(BaseTool):
+        name = "anything"
+        input_schema = True
+
+        def execute(self, args, runtime_context=None):
+            return args
+
+    assert result_of(ToolRegistry().register(Anything()), "anything", x=2.5).output == {"x": 2.5}

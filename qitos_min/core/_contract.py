@@ -96,7 +96,9 @@ def check_count(value: Any, name: str, *, least: int, optional: bool = False) ->
 
 
 def check_seconds(value: Any, name: str, *, optional: bool = False) -> None:
-    if not (optional and value is None or is_number(value) and value >= 0):
+    # What is optional may be unlimited.
+    fits = is_number(value) and value >= 0 and (optional or value < math.inf)
+    if not (fits or optional and value is None):
         raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
 
 

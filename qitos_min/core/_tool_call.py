@@ -94,10 +94,11 @@ def _check_structure(call: Call) -> Fault | None:
             return Fault("invalid_json_value", f"argument {name!r} holds {error}")
     schema, signature = call.spec.arguments_schema(), call.tool._signature
     fault = None if is_plain_fit(args, schema) else check_value(args, schema)
-    for name in [name for name, value in args.items() if isinstance(value, float)]:
-        part = schema.get("properties", {}).get(name)
+    parts = schema.get("properties", {}) if isinstance(schema, dict) else {}
+    for name, value in args.items():
+        part = parts.get(name) if isinstance(value, float) else None
         if isinstance(part, dict) and part.get("type") == "integer":
-            args[name] = int(args[name])  # JSON Schema's rule: 2.0 is an integer.
+            args[name] = int(value)  # JSON Schema's rule: 2.0 is an integer.
     call.args = args
     if fault is None and signature is not None and schema is signature.schema:
         return signature.misfit(args)
@@ -368,7 +369,8 @@ def _cut(result: ToolResult, value: Any, text: str, limit: int) -> Any:
 
 def _stored(output: Any, context: Mapping[str, Any]) -> ArtifactRef | None:
     """The reference to an output in the store; None where there is no store."""
-    store = context.get("artifact_resolver") or getattr(context.get("env"), "artifact_store", None)
+    store = context.get("artifact_resolver")
+    store = getattr(context.get("env"), "artifact_store", None) if store is None else store
     if store is None:
         return None
     body = joined(output).encode()

@@ -176,7 +176,8 @@ def _engine_settings(agent: AgentModule[Any, Any, Any], given: dict[str, Any]) -
             others["max_steps"] = max_steps
     if (workspace := given["workspace"]) is not None:
         Path(workspace).mkdir(parents=True, exist_ok=True)
-        from ..kit.env import HostEnv
+        if settings.get("env") is None:
+            from ..kit.env import HostEnv
 
-        settings["env"] = settings.get("env") or HostEnv(workspace)
+            settings["env"] = HostEnv(workspace)
     return settings

@@ -43,7 +43,7 @@ class Recording:
         own = task.budget if isinstance(task, Task) else None
         given = vars(own) if isinstance(own, TaskBudget) else {}
         self.budget = replace(engine.budget, **{k: v for k, v in given.items() if v is not None})
-        self.limits = {f"budget_{name}": most for name, most in vars(self.budget).items()}
+        self.budget_info = {f"budget_{name}": most for name, most in vars(self.budget).items()}
         self.parent: Recording | None = engine.parent  # The run that delegated this one.
         self.total_tokens = 0  # With those of delegates, as they use them.
         self._purse = threading.Lock()

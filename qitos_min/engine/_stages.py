@@ -87,9 +87,10 @@ def _observe(run: Run) -> None:
     view: dict[str, Any] = {"enabled": env is not None}
     if env is not None:
         seen = run.foreign(ErrorCategory.ENV, env.observe, run.state)
-        named = {"name": getattr(env, "name", None), "version": getattr(env, "version", None)}
-        told = {**named, "observation": seen, "last_result": run.env_result}
-        view.update((name, plain(value)) for name, value in told.items())
+        view["name"] = plain(getattr(env, "name", None))
+        view["version"] = plain(getattr(env, "version", None))
+        view["observation"] = plain(seen)
+        view["last_result"] = plain(run.env_result)
     run.state_before = run.view.of(run.state)
     kept = {"task": run.task_text, "step": run.step_id, "state": run.state_before}
     kept |= {"env": view, "action_results": plain(run.outputs)}

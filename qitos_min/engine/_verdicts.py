@@ -93,7 +93,7 @@ def _reason_to_stop(run: Run) -> tuple[StopReason | None, Any]:
             return StopReason.AGENT_CONDITION, None
     if env is not None and run.foreign(ErrorCategory.ENV, env.is_terminal, state, run.env_result):
         return StopReason.ENV_TERMINAL, None
-    info = {**run.limits, "elapsed_seconds": run.elapsed(), "total_tokens": run.total_tokens}
+    info = {**run.budget_info, "elapsed_seconds": run.elapsed(), "total_tokens": run.total_tokens}
     for criterion in run.engine.stop_criteria:
         given = criterion.should_stop(state, run.step_id + 1, runtime_info=info)
         given = given if isinstance(given, tuple) else (given,)

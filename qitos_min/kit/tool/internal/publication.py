@@ -62,9 +62,8 @@ class SandboxPublicationTool(BaseTool):
             (kept,) = error.args
             text = f"the publication stopped half way, not rolled back: {', '.join(kept)}"
             effect.update(effect_state="unknown", outcome_unknown=True, metadata={"kept": kept})
-            return ToolResult.execution_error(
-                code="publication_rollback_failed", error=text, **effect
-            )
+            code = "publication_rollback_failed"
+            return ToolResult.execution_error(code=code, error=text, **effect)
         rows = [{"path": n, "operation": "publish", "sha256_after": refs[n].sha256} for n in refs]
         effect.update(effect_state="committed", artifact_refs=tuple(refs.values()))
         return ToolResult(output=f"published {', '.join(refs)}", filesystem_changes=rows, **effect)

@@ -454,3 +454,42 @@ def test_a_schema_that_allows_everything_takes_any_number():
             return args
 
     assert result_of(ToolRegistry().register(Anything()), "anything", x=2.5).output == {"x": 2.5}
+
+
+def test_a_store_and_an_environment_that_are_empty_are_used(tmp_path):
+    from qitos_min import Action, AgentModule, Decision, StateSchema, ToolMeta
+    from qitos_min.kit import HostEnv
+
+    class Store(dict):
+        resolver_key = "kept"
+
+        def put(self, ref, body):
+            self[ref.artifact_id] = body
+            return ref
+
+    class Empty(HostEnv):
+        seen = 0
+
+        def __len__(self):
+            return 0
+
+        def observe(self, state=None):
+            self.seen += 1
+            return super().observe(state)
+
+    class Ender(AgentModule):
+        def init_state(self, task, **kwargs):
+            return StateSchema(task=task)
+
+        def decide(self, state, observation):
+            return Decision.final("done")
+
+        def reduce(self, state, observation, decision):
+            return state
+
+    store, env = Store(), Empty(tmp_path)
+    tools = ToolRegistry().register(lambda: "x" * 100, name="long", meta=ToolMeta(result_max_chars=10))
+    tools.execute(Action("long"), {"artifact_resolver": store})
+    assert list(store.values()) == [b"x" * 100]
+    Ender().run("t", workspace=tmp_path, env=env)
+    assert env.seen == 2  # At its reset and in the one step.

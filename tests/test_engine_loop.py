@@ -1,5 +1,8 @@
 """The loop: stages, events and records of each kind of step, and what agents see."""
 
+import time
+from datetime import datetime
+
 import pytest
 from engine_doubles import (
     Notes,
@@ -769,6 +772,25 @@ def test_events_carry_aware_utc_times_in_order():
     times = [event.ts for event in play_agent(ADD, Decision.final("x")).events]
     assert times == sorted(times)
     assert all(ts.endswith("+00:00") for ts in times)
+
+
+def test_an_event_has_the_time_at_which_what_it_tells_of_had_ended():
+    class Slow(ScriptedAgent):
+        def decide(self, state, observation):
+            time.sleep(0.02)
+            return super().decide(state, observation)
+
+        def reduce(self, state, observation, decision):
+            time.sleep(0.03)
+            return super().reduce(state, observation, decision)
+
+    events = play(Engine(Slow(ADD, Decision.final("x"), tool_registry=tools(add)))).events
+    at = [datetime.fromisoformat(event.ts).timestamp() for event in events]
+    stage = [event.payload.get("stage") for event in events]
+    for told, seconds in (("decision_ready", 0.02), ("state_reduced", 0.03)):
+        places = [n for n, name in enumerate(stage) if name == told]
+        assert len(places) == 2
+        assert all(at[n] - at[n - 1] > 0.9 * seconds for n in places)
 
 
 def test_a_lone_agent_keeps_no_conversation_that_nobody_reads():

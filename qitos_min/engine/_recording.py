@@ -52,7 +52,7 @@ class Recording:
         self.stamp()
 
     def stamp(self) -> None:
-        """Take the time for the events that follow: call it when something long begins or ends."""
+        """Take the time for the events that follow: call it when something long has ended."""
         second, micros = divmod(time.time_ns() // 1000, 1_000_000)
         if second != self._second[0]:
             self._second = (second, datetime.fromtimestamp(second, timezone.utc).isoformat()[:19])
@@ -62,21 +62,20 @@ class Recording:
         """Record an event; the values in ``payload`` must be plain and are shared."""
         if self.ended:  # A tool that timed out may still be talking.
             return
-        step_id, ts = self.step_id, self.ts
-        event = RuntimeEvent(step_id, phase, error is None, payload, error, ts)
+        event = RuntimeEvent(self.step_id, phase, error is None, payload, error, self.ts)
         if error is not None:
             payload["error"] = error
         payload["run_id"] = self.run_id
-        payload["step_id"] = step_id
+        payload["step_id"] = self.step_id
         payload["phase"] = name = phase._value_  # What ``value`` gives, without a property.
-        payload["ts"] = ts
+        payload["ts"] = self.ts
         self.events.append(event)
         self.ended = name == "END"
         if self.record is not None:
             self.record.phase_events.append(event)
         if self.trace is not None:
             self.keep("trace", "write_event", self.run_id, event)
-        if "on_event" in self.listeners:
+        if self.listeners:
             self.tell("on_event", event, self.state, self.record, self.engine)
 
     def note(self, stage: str, text: str) -> None:
@@ -146,10 +145,8 @@ class Recording:
         )
 
     def exhausted(self) -> StopReason | None:
-        for reason, used, most in self._limits():
-            if most is not None and used >= most:
-                return reason
-        return None
+        hit = [reason for reason, used, most in self._limits() if most is not None and used >= most]
+        return hit[0] if hit else None
 
     def left(self, *reasons: StopReason) -> float | None:
         """What is left until a run ends for one of the reasons, at least 0; None: no limit."""

@@ -93,8 +93,7 @@ class Run(Recording):
         own = {"run": self, "cancel_token": token, "threads": self.threads, "task": task}
         own |= {"delegate_depth": engine.delegate_depth, "request_handoff": self.request_handoff}
         self.offered = own | {name: getattr(engine, name) for name in _OF_ENGINE}
-        # What is to be called at the end, last first.
-        self.closers: list[Callable[[], Any]] = [self.threads.close]
+        self.closers: list[Callable[[], Any]] = [self.threads.close]  # For the end, last first.
         # Nobody reads the conversation of a lone agent that decides by itself.
         self.talks = bool(engine.agent_registry) or (engine.history, self.seat.llm) != (None, None)
         self.decision: Decision | None = None
@@ -222,6 +221,7 @@ class Run(Recording):
             **{name: getattr(self, name) for name in _OF_HOOKS},
         )
         self.tell(name, context, self.engine)
+        self.stamp()
 
     def tool_hook(self, moment: str, action: Action, result: ToolResult | None) -> None:
         denied = result is not None and result.error_code in _DENIED
@@ -278,5 +278,6 @@ class Run(Recording):
             _, error = guarded(setattr, self.state, "stop_reason", reason.value)
             if error is not None:
                 self.note("state_error", error_text(error))
+        self.stamp()
         self.phase = RuntimePhase.END
         self.emit(RuntimePhase.END, stop_reason=reason.value)

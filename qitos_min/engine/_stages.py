@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from ..core import Action, Decision, Observation, StateSchema, ToolResult
+from ..core._foreign import guarded
 from ..core._json import dumps
 from ..core.errors import ErrorCategory, QitosRuntimeError, StopReason
 from ._conversation import recorded_calls
@@ -28,6 +29,7 @@ def run_step(run: Run) -> None:
     run.decision = run.answer = run.pending_handoff = None
     run.retried, run.transfers = False, 0
     run.hook("on_before_step")
+    run.stamp()
     run.attempt(_take_stages, run)
     if isinstance(run.state, StateSchema):
         run.attempt(setattr, run.state, "current_step", run.step_id + 1)
@@ -43,10 +45,11 @@ def _take_stages(run: Run) -> None:
         if applies is not None and not applies(run):
             continue
         run.phase = phase
-        run.stamp()
-        run.hook(before)
+        if run.listeners:
+            run.hook(before)
         ends = work(run)
-        run.hook(after)
+        if run.listeners:
+            run.hook(after)
         if ends:
             return
 
@@ -87,18 +90,16 @@ def _observe(run: Run) -> None:
     view: dict[str, Any] = {"enabled": env is not None}
     if env is not None:
         seen = run.foreign(ErrorCategory.ENV, env.observe, run.state)
-        view["name"] = plain(getattr(env, "name", None))
-        view["version"] = plain(getattr(env, "version", None))
-        view["observation"] = plain(seen)
-        view["last_result"] = plain(run.env_result)
+        view |= {name: plain(getattr(env, name, None)) for name in ("name", "version")}
+        view |= {"observation": plain(seen), "last_result": plain(run.env_result)}
     run.state_before = run.view.of(run.state)
     kept = {"task": run.task_text, "step": run.step_id, "state": run.state_before}
     kept |= {"env": view, "action_results": plain(run.outputs)}
     if run.instruction_patch is not None:
         kept["instruction_patch"] = plain(run.instruction_patch)
-    own = {"state": plain(run.state_before), "action_results": run.outputs}
-    own["env"] = {**view} if env is None else plain(view)
-    run.observation = Observation({**kept, **own}, results=run.results)
+    run.observation = Observation(kept, results=run.results)
+    run.observation.update(state=plain(run.state_before), action_results=run.outputs)
+    run.observation["env"] = {**view} if env is None else plain(view)
     run.record.observation = kept
     run.emit(RuntimePhase.DECIDE, stage="state_ready", observation=kept)
     run.remember("observation", kept)
@@ -139,17 +140,14 @@ def _recorded(decision: Decision, step_id: int) -> tuple[Decision, list[Action]]
             index += 1
             own = f"{first}_{index}"
         ids.add(own)
-        try:
-            kept = Action(action.name, exact(action.args), action.kind, own, *_REST(action))
-            sent.append(kept)
-        except (ValueError, RuntimeError):
-            kept = Action(action.name, plain(action.args), action.kind, own, *_REST(action))
-            sent.append(Action(action.name, action.args, action.kind, own, *_REST(action)))
+        rest = (action.kind, own, *_REST(action))
+        args, inexact = guarded(exact, action.args)
+        kept = Action(action.name, plain(action.args) if inexact else args, *rest)
+        sent.append(Action(action.name, action.args, *rest) if inexact else kept)
         kept.metadata = plain(action.metadata)
         actions.append(kept)
-    answer, rationale, meta = decision.final_answer, decision.rationale, decision.meta
-    values = plain(answer), plain(rationale), plain(meta)
-    return Decision(decision.mode, actions, *values, target=decision.target), sent
+    answer, rationale, meta = map(plain, (decision.final_answer, decision.rationale, decision.meta))
+    return Decision(decision.mode, actions, answer, rationale, meta, target=decision.target), sent
 
 
 def _spoken(decision: Decision) -> str:
@@ -186,13 +184,13 @@ def _act(run: Run) -> bool:
     if run.talks:
         most = run.engine.context_config.max_result_chars
         for action, result in zip(record.actions, batch.results):
-            said = {"name": action.name, "tool_call_id": action.action_id}
-            said["native"] = record.native_tool_call_used
-            run.say("tool", _text(result.to_model_dict(max_chars=most)), **said)
+            own = {"tool_call_id": action.action_id, "native": record.native_tool_call_used}
+            run.say("tool", _text(result.to_model_dict(max_chars=most)), name=action.name, **own)
     if run.seat.env is not None:
         taken = {"decision_mode": run.decision.mode, "actions": run.calls}
         taken |= {"final_answer": run.decision.final_answer, "action_results": run.outputs}
         run.env_result = run.foreign(ErrorCategory.ENV, run.seat.env.step, taken, run.state)
+        run.stamp()
     run.emit(RuntimePhase.ACT, stage="observation_ready")
     if run.pending_handoff is not None:
         run.hand_off(run.pending_handoff)
@@ -212,9 +210,10 @@ def _reduce(run: Run) -> bool:
     """Let the agent take the step into its state."""
     run.idle.clear()
     run.emit(RuntimePhase.REDUCE, stage="start")
-    seen = {**run.observation, "decision": run.decision, "action_results": run.outputs}
-    seen = Observation(seen, results=run.results)
+    seen = Observation(run.observation, results=run.results)
+    seen.update(decision=run.decision, action_results=run.outputs)
     state = run.seat.agent.reduce(run.state, seen, run.decision)
+    run.stamp()
     run.state = run.state if state is None else state
     after = run.view.of(run.state)
     diff = run.record.state_diff = _difference(run.state_before, after)

@@ -26,8 +26,7 @@ def critique(run: Run) -> bool:
             result = CriticResult("stop", f"critic raised {described(error)}", score=None)
         outputs.append({"critic_name": named(critic, "critic_name"), **result.to_dict()})
         failed = failed or error
-        if verdict.action == "continue":
-            verdict = result
+        verdict = result if verdict.action == "continue" else verdict
     run.stamp()
     run.emit(RuntimePhase.CRITIC, stage="outputs", critic_outputs=outputs)
     stage = "stop" if failed else {"continue": "pass"}.get(verdict.action, verdict.action)
@@ -52,8 +51,7 @@ def _retry(run: Run, verdict: CriticResult) -> None:
     run.retried, run.answer, state = True, None, run.state
     if getattr(state, "final_result", None) is not None:
         state.final_result = None
-    run.instruction_patch = verdict.instruction_patch
-    run.modified_prompt = verdict.modified_prompt
+    run.instruction_patch, run.modified_prompt = verdict.instruction_patch, verdict.modified_prompt
     for name in [f.name for f in fields(state)] if is_dataclass(state) else ():
         if verdict.state_patch and name in verdict.state_patch:
             # A critic may give the same patch again.

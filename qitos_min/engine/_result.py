@@ -19,6 +19,7 @@ _PREVIEW_CHARS = 200
 _ROWS = ["step_summaries", "critic_traces", "handoff_traces"]
 _TOLD = ["step_count", "runtime_seconds", "total_tokens", "tool_calls_by_name", "success_rate"]
 _TOLD += [*_ROWS, "failure", "error_code", "task_result", "state"]
+_JUDGED = ("step_id", "critic_outputs")
 _SUCCESS = (StopReason.SUCCESS, StopReason.FINAL, StopReason.ENV_TERMINAL)
 
 
@@ -129,7 +130,8 @@ def result_of(run: Any) -> EngineResult:
 
 def critic_traces(records: Iterable[StepRecord | Any]) -> list[CriticTrace]:
     """Return one trace for each critic output, by the payload's own rules."""
-    judged = [record for record in records if record.critic_outputs]
+    # No more of a record, as reading its events would take longest.
+    judged = [{n: getattr(r, n, None) for n in _JUDGED} for r in records if r.critic_outputs]
     return [CriticTrace(**row) for row in _json.critic_traces(judged)]
 
 

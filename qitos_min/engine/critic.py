@@ -37,10 +37,9 @@ class CriticResult(Record):
         Takes a CriticResult, a mapping of its fields, ``"stop"`` or ``("retry", reason[,
         instruction_patch])``. Raises ``ValueError`` for anything else: it lets no step pass.
         """
-        if isinstance(value, cls):
-            result = replace(value)  # The critic may use its own again.
-        elif isinstance(value, Mapping):
-            result = cls(**{name: value[name] for name in _NAMES if name in value})
+        if isinstance(value, (cls, Mapping)):  # The critic may use its own again.
+            told: Any = vars(value) if isinstance(value, cls) else value
+            result = cls(**{name: told[name] for name in _NAMES if name in told})
         elif isinstance(value, str):
             result = cls(action=value)
         elif isinstance(value, (tuple, list)) and 0 < len(value) < 4:

@@ -13,6 +13,7 @@ import pytest
 
 import snowl_compat
 from qitos_min.__main__ import TASK, build_engine
+from qitos_min.engine.states import RuntimeEvent, RuntimePhase, StepRecord
 from qitos_min.trace import TraceWriter
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -38,6 +39,25 @@ def test_a_folder_exports_to_the_payload_of_its_run(tmp_path):
     assert from_folder["run"].pop("source") == str(tmp_path / "run")
     assert from_result["run"].pop("source") is None
     assert from_folder == from_result
+
+
+def test_each_line_is_what_json_makes_of_its_row_alone(tmp_path):
+    build_engine(trace_writer=TraceWriter(tmp_path)).run(TASK)
+    writer = TraceWriter(tmp_path / "own")
+    writer.start("r", {"model_id": "", "protocol_id": None}, [])
+    odd = {"a": ['", "', "\n", writer._mark[:-1]], "b": [[], "", {}]}
+    event = RuntimeEvent(0, RuntimePhase.ACT, payload=odd, ts="t")
+    for _ in range(3):
+        writer.write_event("r", event)
+    writer.write_step("r", StepRecord(0, observation=odd))
+    writer.write_step("r", StepRecord(1))
+    paths = [f / name for f in (tmp_path, tmp_path / "own") for name in ("events.jsonl", "steps.jsonl")]
+    for path in paths:
+        lines = path.read_bytes().decode("utf-8").split("\n")
+        assert lines.pop() == ""
+        assert lines == [json.dumps(json.loads(line), ensure_ascii=False) for line in lines]
+    assert json.loads(lines[0])["observation"] == odd and len(lines) == 2
+    writer._close()
 
 
 def test_lines_and_manifest_have_the_documented_keys(tmp_path):

@@ -3,7 +3,7 @@
 import copy
 import json
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from types import SimpleNamespace
 
 import pytest
@@ -423,6 +423,16 @@ def test_a_view_is_always_what_the_state_is_and_made_anew_only_where_it_changed(
     state.notes.append(2)
     assert (before["notes"], view.of(state)["notes"]) == ([1], [1, 2])
     assert view.of(state)["metadata"] is before["metadata"]
+
+
+@pytest.mark.parametrize("names", [[], ["alone"], ["alone", "other"]], ids=len)
+def test_a_view_of_a_state_of_few_fields(names):
+    state = make_dataclass("Few", names)(*map(str, range(len(names))))
+    view = StateView()
+    assert view.of(state) == plain(state) == {name: str(n) for n, name in enumerate(names)}
+    for name in names:
+        setattr(state, name, [name])
+        assert view.of(state) == plain(state)
 
 
 NO_JSON = [float("inf"), {1: 2}, {3}, b"x", object(), [[float("nan")]]]

@@ -198,7 +198,14 @@ def test_success_may_be_absent_and_reading_leaves_the_record_alone() -> None:
     ],
 )
 def test_a_plain_value_is_the_output_of_a_success(value: Any) -> None:
-    assert ToolResult.from_value(value) == ToolResult(output=value)
+    result = ToolResult.from_value(value)
+    assert result == ToolResult(output=value)
+    assert list(vars(result)) == list(vars(ToolResult()))
+    others = (ToolResult.from_value(value), value, ToolResult())
+    held = {id(made) for made in vars(result).values() if isinstance(made, (dict, list))}
+    for other in others:
+        parts = vars(other).values() if isinstance(other, ToolResult) else [other]
+        assert held.isdisjoint(id(part) for part in parts)
 
 
 class Unreadable(dict[str, int]):

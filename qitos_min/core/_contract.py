@@ -107,7 +107,7 @@ def check_timeout(value: Any) -> None:
         raise ValueError(f"timeout_s must be a number of seconds above 0, got {value!r}")
 
 
-def strict_copy(value: Any, tuples: bool = False, levels: int = _MAX_DEPTH) -> Any:
+def detach_json(value: Any, tuples: bool = True, levels: int = _MAX_DEPTH) -> Any:
     """A detached copy of a JSON tree (a tuple may be a list), less its lone surrogates.
 
     Raises ValueError, which does not hold the value, for what ``to_json_value`` would convert.
@@ -127,11 +127,12 @@ def strict_copy(value: Any, tuples: bool = False, levels: int = _MAX_DEPTH) -> A
                 if not isinstance(key, str):
                     raise ValueError(f"a key of type {type(key).__qualname__}")
                 key = to_json_value(key)
-            leaf = item is None or type(item) is str and item.isascii()
-            copied[key] = item if leaf else strict_copy(item, tuples, levels)
+            kind = type(item)
+            leaf = kind is str and item.isascii() or kind is int and item.bit_length() < 64
+            copied[key] = item if leaf or item is None else detach_json(item, tuples, levels)
         return copied
     if kind is list or isinstance(value, list) or tuples and isinstance(value, tuple):
-        return [strict_copy(item, tuples, levels - 1) for item in value]
+        return [detach_json(item, tuples, levels - 1) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a number that is not finite")
     if isinstance(value, int) and abs(value) >= _INT_LIMIT:
@@ -139,8 +140,3 @@ def strict_copy(value: Any, tuples: bool = False, levels: int = _MAX_DEPTH) -> A
     if isinstance(value, (str, int, float)):
         return value if kind in (int, float) else to_json_value(value)
     raise ValueError(f"a value of type {kind.__qualname__}")
-
-
-def detach_json(value: Any) -> Any:
-    """A strict copy of a JSON value, in which a tuple becomes a list."""
-    return strict_copy(value, True)

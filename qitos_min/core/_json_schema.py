@@ -64,7 +64,7 @@ def is_plain_fit(value: dict[str, Any], schema: dict[str, Any]) -> bool:
     if not isinstance(schema, dict) or not schema.keys() <= _RECORD:
         return False
     parts, needed = schema.get("properties", {}), schema.get("required", ())
-    fits = schema.get("type") == "object" and all(name in value for name in needed)
+    fits = schema.get("type") == "object" and value.keys() >= set(needed)
     for name, item in value.items():
         part = parts.get(name, False)
         asked = part.get("type") if isinstance(part, dict) and part.keys() <= _SAYING else part

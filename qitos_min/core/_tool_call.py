@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _DECISIONS = ("deny", "ask", "allow")
 _MAX_YIELDED = 10_000
+_PLAIN = {type(None), bool, int, float, str, list, dict}  # Nothing to wait for or to draw from.
 _AT_ONCE = RetryPolicy(backoff_factor=0.0)  # For a tool that only says how often.
 
 
@@ -54,11 +55,11 @@ def call_tool(
         text = unknown_tool(str(action.name), found)
         result = ToolResult.semantic_error(code="tool_not_found", error=text, **told)
     else:
-        tool = registry.resolve(name)
+        tool, source = registry._tools[name], registry._sources[name]
         context = {**(runtime_context or {}), "tool_name": name, "action_id": action.action_id}
         call = Call(registry, tool, tool.spec, name, action.args, context, action)
         result = _refusal(call) or execute(call)
-        result.provenance.setdefault("source", registry.source_of(name))
+        result.provenance.setdefault("source", source)
     result.tool_name, result.action_id = name or str(action.name), action.action_id
     return result, call
 
@@ -81,7 +82,7 @@ def _refusal(call: Call) -> ToolResult | None:
 
 
 def _check_structure(call: Call) -> Fault | None:
-    if not isinstance(call.args, Mapping):
+    if type(call.args) is not dict and not isinstance(call.args, Mapping):
         text = f"the arguments must be an object, got {type(call.args).__name__}"
         return Fault("invalid_arguments_shape", text)
     args = {}
@@ -108,8 +109,7 @@ def _check_structure(call: Call) -> Fault | None:
 def _check_input(call: Call) -> Fault | None:
     if getattr(call.tool.validate_input, "__func__", None) is BaseTool.validate_input:
         return None
-    args, context = detach_json(call.args), dict(call.context)
-    problem: Any = settled(call.tool.validate_input(args, context))
+    problem: Any = settled(call.tool.validate_input(detach_json(call.args), dict(call.context)))
     if problem is None or problem is True or problem == "":
         return None
     if not isinstance(problem, str):
@@ -118,7 +118,8 @@ def _check_input(call: Call) -> Fault | None:
 
 
 def _check_rules(call: Call) -> Fault | None:
-    rules = call.context.get("permission_rules") or ()
+    if not (rules := call.context.get("permission_rules")):
+        return None
     if not isinstance(rules, (list, tuple)):  # An iterator would guard the first call only.
         raise ValueError(f"permission_rules must be a list, got {type(rules).__qualname__}")
     found = {rule["decision"] for rule in rules if _is_hit(call, rule)}
@@ -211,17 +212,15 @@ def is_cancelled(context: Mapping[str, Any]) -> bool:
 def execute(call: Call) -> ToolResult:
     started = time.perf_counter()
     action, spec = call.action, call.spec
-    limits = (action.timeout_s, spec.timeout_s, call.context.get("timeout_s"))
-    limit = next((seconds for seconds in limits if seconds is not None), None)
+    limit = action.timeout_s or spec.timeout_s or call.context.get("timeout_s")
     policy, allowed = spec.retry_policy or _AT_ONCE, 1 + (action.max_retries or spec.max_retries)
     if policy is not _AT_ONCE and not action.max_retries:
         allowed = policy.max_attempts
     allowed = allowed if action.idempotent else 1
-    threads: Any = call.context.get("threads")
-    pause = time.sleep if threads is None else threads.pause
+    pause = getattr(call.context.get("threads"), "pause", time.sleep)
     failures: list[str] = []
     for attempt in range(1, allowed + 1):
-        result, call.error = _attempt(call, limit)
+        result, call.error = _attempt(call, limit, attempt == allowed)
         again = result.retry_disposition == "retryable"
         if call.error is not None:
             again = isinstance(call.error, policy.retryable_exceptions)
@@ -242,13 +241,14 @@ def execute(call: Call) -> ToolResult:
     return result
 
 
-def _attempt(call: Call, limit: float | None) -> tuple[ToolResult, BaseException | None]:
+def _attempt(call: Call, limit: float | None, last: bool) -> tuple[ToolResult, Any]:
     given: list[Any] = []
     call.value = None
 
     def work() -> Any:
-        answer = call.tool.execute(detach_json(call.args), dict(call.context))
-        return _drained(settled(answer), given)
+        args = call.args if last else detach_json(call.args)
+        answer = call.tool.execute(args, dict(call.context))
+        return answer if type(answer) in _PLAIN else _drained(settled(answer), given)
 
     threads = call.context.get("threads")
     if limit is None and (threads is None or call.tool.in_calling_thread):

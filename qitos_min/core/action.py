@@ -44,7 +44,7 @@ class Action(Record):
     metadata: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.kind = ActionKind(self.kind)
+        self.kind = self.kind if self.kind is ActionKind.TOOL else ActionKind(self.kind)
         if not isinstance(self.action_id, (str, type(None))):
             self.action_id = str(self.action_id)
         check_timeout(self.timeout_s)

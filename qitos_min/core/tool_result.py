@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
-from ._contract import ContractError, FieldCheck, check_fields, exact_values, strict_copy
+from ._contract import ContractError, FieldCheck, check_fields, detach_json, exact_values
 from ._contract import is_a, is_count, is_number, one_of, or_none
 from ._foreign import fitted, joined
 from ._json import to_json_value
@@ -102,13 +102,12 @@ class ToolResult:
         what a record of a result says; raises ToolResultContractError."""
         if isinstance(value, cls):
             return replace(value)
+        metadata: dict[str, Any] = {}
         try:
-            result = cls(output=value)
+            output = detach_json(value, tuples=False)
         except Exception:  # Also what the items of a foreign mapping raise.
             kind = f"{type(value).__module__}.{type(value).__qualname__}"
-            metadata = {"output_converted": True, "output_type": kind}
-            result = cls(output=to_json_value(value), metadata=metadata)
-        output = result.output
+            output, metadata = to_json_value(value), {"output_converted": True, "output_type": kind}
         if isinstance(output, dict):
             version = output.get("schema_version")
             if isinstance(version, str) and version.startswith("qitos.tool_result/"):
@@ -116,7 +115,12 @@ class ToolResult:
             # A tool's own dict may well have a "status"; the old form says how it ended, too.
             known = output.keys() <= {"status", "output", "error", "metadata"}
             if known and "status" in output and output.keys() & {"output", "error"}:
-                return _from_legacy(output, result.metadata)
+                return _from_legacy(output, metadata)
+        if cls is not ToolResult or isinstance(output, dict) and "model_summary" in output:
+            return cls(output=output, metadata=metadata)
+        result = cls.__new__(cls)  # The checks are dear, and defaults and copies pass them.
+        vars(result).update(_DEFAULTS | {name: kind() for name, kind in _CONTAINERS})
+        result.output, result.metadata = output, metadata
         return result
 
     @classmethod
@@ -180,6 +184,7 @@ _DEFAULTS = {
     item.name: item.default if item.default_factory is MISSING else item.default_factory()
     for item in fields(ToolResult)
 }
+_CONTAINERS = [(name, type(made)) for name, made in _DEFAULTS.items() if made in ([], {})]
 _MODEL_FIELDS = "schema_version status tool_name action_id model_output error error_code".split()
 _MODEL_FIELDS += ["recoverable", "recovery_hint", "next_action"]
 
@@ -201,7 +206,7 @@ def _checked(result: ToolResult) -> dict[str, Any]:
     check_fields(result, rows if judged else (), ToolResultContractError)
     for name in told - {"attempt_id", "artifact_refs"}:
         try:
-            copied[name] = strict_copy(copied[name])
+            copied[name] = detach_json(copied[name], tuples=False)
         except ValueError as error:
             what = f"{name} holds {error}"
             raise ToolResultContractError("non_serializable_value", what) from None
@@ -228,8 +233,7 @@ def _from_legacy(value: dict[str, Any], metadata: dict[str, Any]) -> ToolResult:
     text = joined(error) or "the tool did not say what went wrong"
     if status not in get_args(ToolResultStatus):
         return _failure("execution", "legacy_status_unknown", text, read)
-    # A success with an error is none.
-    status = "error" if status == "success" else status
+    status = "error" if status == "success" else status  # A success with an error is none.
     kind = _KIND_OF_STATUS.get(status, "execution")
     return _failure(kind, f"legacy_{status}", text, {**read, "status": status})
 

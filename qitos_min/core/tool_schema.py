@@ -6,7 +6,6 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,8 +78,10 @@ class CallSignature:
         """The positional and named values of one call; what no type can take is passed as it is."""
         values = dict(args)
         for name, value in args.items():
-            with suppress(Misfit):
+            try:
                 values[name] = self.forms.get(name, ANY).read(value)
+            except Misfit:
+                continue
         for name, default in self.injected.items():
             env: Any = context.get("env")
             offered = context.get("ops") or {}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import marshal
 from dataclasses import fields, is_dataclass
-from itertools import zip_longest
+from itertools import repeat, zip_longest
+from operator import attrgetter
 from typing import Any
 
-from ..core._contract import strict_copy
+from ..core._contract import detach_json
 from ..core._json import to_json_value
 
 _LEVELS = 60  # Whatever a value stands in, the whole is no deeper than JSON may be.
@@ -15,13 +16,13 @@ _LEVELS = 60  # Whatever a value stands in, the whole is no deeper than JSON may
 
 def exact(value: Any) -> Any:
     """A new tree of what is JSON already, at a fraction of the price; else a ValueError."""
-    return strict_copy(value, True, _LEVELS)
+    return detach_json(value, levels=_LEVELS)
 
 
 def plain(value: Any) -> Any:
     """A value as new JSON values, whatever it is."""
     try:
-        return strict_copy(value, True, _LEVELS)
+        return detach_json(value, levels=_LEVELS)
     except (ValueError, RuntimeError):  # The second: it changed meanwhile.
         return to_json_value(value)
 
@@ -30,8 +31,7 @@ class StateView:
     """The state of a run in plain values; what did not change is not made again."""
 
     def __init__(self) -> None:
-        self._kind: type | None = None
-        self._names: list[str] = []
+        self._kind: type | None = None  # Of the state.
         self._keys: list[bytes] = []  # What the parts of the view were made of.
         self._view: dict[str, Any] = {}
 
@@ -39,14 +39,19 @@ class StateView:
         """The plain values of a state: those of before where they are the same."""
         if type(state) is not self._kind:
             self._kind, self._keys, self._view = type(state), [], {}
-            self._names = [f.name for f in fields(state)] if is_dataclass(state) else []
+            names = [f.name for f in fields(state)] if is_dataclass(state) else []
+            self._names = names + names[:1]  # So that a lone value comes in a tuple, too.
+            self._values = attrgetter(*self._names) if names else None
+        if self._values is None:
+            return plain(state)
         try:
+            values = self._values(state)
             # Bytes tell 1 from True and from 1.0, which == does not.
-            keys = [marshal.dumps(getattr(state, name), 2) for name in self._names]
+            keys = list(map(marshal.dumps, values, repeat(2)))
             if keys != self._keys:
-                held = zip_longest(self._names, keys, self._keys)
-                changes = {n: exact(getattr(state, n)) for n, key, old in held if key != old}
+                held = zip_longest(self._names, values, keys, self._keys)
+                changes = {n: exact(value) for n, value, new, old in held if new != old}
                 self._keys, self._view = keys, {**self._view, **changes}
         except (ValueError, AttributeError, RuntimeError):
             return to_json_value(state)
-        return self._view if self._names else plain(state)
+        return self._view

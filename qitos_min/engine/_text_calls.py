@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..core import Action, Decision
-from ..core._contract import strict_copy
+from ..core._contract import detach_json
 from ._replies import ParseError, first_of
 
 # Line breaks inside JSON texts are let through: models write code that way.
@@ -214,7 +214,7 @@ def _literal(node: ast.expr) -> Any:
         value = ast.literal_eval(_Words().visit(node))
     except ValueError:
         raise ValueError("a value is neither a literal nor quoted") from None
-    return strict_copy(value, tuples=True)
+    return detach_json(value)
 
 
 def _unreadable(name: str, why: str) -> ParseError:

@@ -139,9 +139,8 @@ class ActionExecutor:
             if place not in batch.results:
                 name = batch.registry.resolve_name(action.name) or action.name
                 told: Any = {"tool_name": name, "action_id": action.action_id, "attempts": 0}
-                error = f"not started, because {_CAUSES[why]}"
-                lost = ToolResult.execution_error(code=why, error=error, status="cancelled", **told)
-                batch.results[place] = lost
+                told |= {"error": f"not started, because {_CAUSES[why]}", "status": "cancelled"}
+                batch.results[place] = ToolResult.execution_error(code=why, **told)
         self.last_execution_stats = {"policy": vars(policy), "concurrency_peak": batch.peak}
         return batch, execution
 
@@ -253,7 +252,7 @@ def _short_result(batch: _Batch, place: int, segment: int) -> ActionResult:
 def tool_invocation(result: ToolResult) -> dict[str, Any]:
     """The entry of a record's ``tool_invocations``; ``artifact_refs`` only where there are any."""
     failed = result.status in ("error", "timed_out")
-    record = {name: getattr(result, name, None) for name in _INVOCATION}
+    record = dict(zip(_INVOCATION, map(vars(result).get, _INVOCATION)))
     record["error_category"] = ErrorCategory.TOOL.value if failed else None
     record["source"] = result.provenance.get("source")
     if result.artifact_refs:

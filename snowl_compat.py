@@ -734,14 +734,13 @@ class _Reading:
     def tools_and_config(
         self, run: object, engine: object, tools: "list[Any]", config: object
     ) -> "tuple[list[tuple[_Row, str]], _Row]":
-        """The rows of the tools, and the configuration: what is given comes first, then
-        the engine's, the run's own, and what its INIT event says."""
+        """Tools and configuration: as given, else the engine's, the run's, INIT's."""
         own, specs = _peek(run, "engine_config"), _peek(run, "tool_permissions")
         account = _peek(self.phases.get("INIT"), "payload")
         told = _peek(account, "run_meta.tools")
         if self.handoffs and told and _peek(run, "has_config") is False:
             # After a handoff a manifest tells of the last agent's tools only.
-            own, specs = {**own, "tool_count": None}, told
+            own, specs = own and {**own, "tool_count": None}, told
         own = run if own is None and hasattr(type(run), "export_config") else own
         held = [_peek(engine, "tool_registry"), _peek(engine, "agent.tool_registry")]
         held += [_peek(run, "tool_registry"), specs, told if own is None else None]
@@ -965,7 +964,7 @@ def _folder_run(path: str) -> _Run:
     run.update(
         records=_Lines(steps_at, told),
         events=_Lines(events_at),
-        engine_config=own or _facts({**run, **manifest}),
+        engine_config=own or _facts({**run, **manifest}) or None,
         tool_permissions=manifest.get("tool_permissions") or tools,
         run_id=manifest.get("run_id") or os.path.basename(name),
         has_config=bool(own),
@@ -1282,7 +1281,8 @@ def _check_file(path: str) -> int:
     for number, line in enumerate(lines, 1):
         place = path if len(lines) == 1 else f"{path}:{number}"
         try:
-            for issue in validate_payload(_parse(line)) if line.strip() else ():
+            blank = not line.strip() and len(lines) > 1
+            for issue in () if blank else validate_payload(_parse(line)):
                 code = _tell(place, *issue)
         except SnowlCompatError as error:
             code = _tell(place, error.message)

@@ -59,7 +59,7 @@ def like(value: Any, sample: Any) -> Any:
         return collections.deque(value, sample.maxlen)
     if isinstance(sample, collections.defaultdict) and isinstance(value, dict):
         return collections.defaultdict(sample.default_factory, value)
-    return value
+    return type(sample)(value) if type(value) is dict and type(sample) in _MAPPINGS else value
 
 
 class _Forms:

@@ -132,7 +132,7 @@ class AgentModule(ABC, Generic[StateT, ObservationT, ActionT]):
         ``experiment_spec``. ``render=True`` prints the run. Others go to ``init_state``.
         """
         options = locals()
-        kept = self.memory
+        kept = getattr(self, "memory", None)
         self.memory = kept if memory is None else memory
         try:
             engine = self.build_engine(**_engine_settings(self, options))

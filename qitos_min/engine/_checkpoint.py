@@ -57,7 +57,8 @@ def restore(engine: Any, run_id: str, state_kwargs: dict[str, Any]) -> Run:
     entries = engine.checkpoint_store.load(run_id)
     if not entries:
         raise StateMigrationError(f"run {run_id!r} ended before its beginning was saved")
-    head, *steps = entries
+    begun = max(n for n, entry in enumerate(entries) if not n or "format" in entry)
+    head, *steps = entries[begun:]  # Of several runs with one id the last.
     if (found := head.get("format")) != _FORMAT:
         raise StateMigrationError(f"unknown checkpoint format {found!r}; known: {_FORMAT}")
     task = Task.from_dict(head["task"]) if isinstance(head["task"], dict) else head["task"]
@@ -80,6 +81,7 @@ def restore(engine: Any, run_id: str, state_kwargs: dict[str, Any]) -> Run:
         run.charge(last["total_tokens"])
         run.started -= last["elapsed"]
         run.stop_reason = last["stop_reason"] and StopReason(last["stop_reason"])
+        run.answer = run.stop_reason and getattr(run.records[-1].decision, "final_answer", None)
         for name in _STANDING:
             setattr(run, name, last[name])
     return run
@@ -136,8 +138,7 @@ def _spelled(value: Any, above: tuple[int, ...] = ()) -> Any:
         value = value._asdict()
     if isinstance(value, dict):
         return {k: _spelled(v, above) for k, v in value.items()}
-    listed = isinstance(value, (list, tuple, deque))
-    return [_spelled(v, above) for v in value] if listed else value
+    return [_spelled(v, above) for v in value] if isinstance(value, (list, tuple, deque)) else value
 
 
 def _unspelled(value: Any) -> Any:

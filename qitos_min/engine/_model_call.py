@@ -128,7 +128,7 @@ def _remembered(run: Run) -> list[HistoryMessage]:
     roles = {*policy.roles, *(("tool",) if "assistant" in policy.roles else ())}
     rounds = rounds_of([m for m in messages if m.role in roles and m.step_id >= first])
     start, count, most = len(rounds), 0, policy.max_messages
-    while start and (most is None or count + len(rounds[start - 1]) <= most):
+    while start and (not count or most is None or count + len(rounds[start - 1]) <= most):
         start -= 1
         count += len(rounds[start])
     return [message for one in rounds[start:] for message in one]

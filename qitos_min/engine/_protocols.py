@@ -261,7 +261,7 @@ class Untyped(str):
 def give_types(decision: Decision, specs: list[ToolSpec]) -> None:
     """Read such texts as the JSON that the tools' schemas want, where they want no text."""
     schemas = {spec.name: spec.arguments_schema().get("properties", {}) for spec in specs}
-    for action in decision.actions:
+    for action in getattr(decision, "actions", ()):
         for name, value in action.args.items():
             if not isinstance(value, Untyped):
                 continue

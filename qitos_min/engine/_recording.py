@@ -25,16 +25,15 @@ class Recording:
     seat: Any
 
     def __init__(self, engine: Any, task: str | Task, state: Any) -> None:
-        self.engine = engine
-        self.state = state
+        self.engine, self.state = engine, state
         named = getattr(engine.trace_writer, "run_id", None)
-        self.run_id = named if isinstance(named, str) else f"run_{uuid.uuid4().hex[:12]}"
+        fresh = not isinstance(named, str) or named == getattr(engine.last_result, "run_id", None)
+        self.run_id = f"run_{uuid.uuid4().hex[:12]}" if fresh else named
         self.records: list[StepRecord] = []
         self.events: list[RuntimeEvent] = []
         self.record: StepRecord | None = None  # Of the step under way.
         self.step_id = 0  # Of the step under way or just finished.
-        self.ended = False
-        self.trace = engine.trace_writer
+        self.ended, self.trace = False, engine.trace_writer
         self.checkpoints: Any = None
         self.memory = getattr(engine.agent, "memory", None)
         sink = getattr(engine.runtime, "event_sink", None)

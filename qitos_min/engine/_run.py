@@ -87,7 +87,7 @@ class Run(Recording):
         self.seats = {self.seat.name: self.seat} if self.seat.spec else {}
         self.handoffs = 0
         self.idle: list[str] = []  # Who handed the run on since something was done.
-        self.opened: list[ToolRegistry] = []  # Those whose toolsets were set up.
+        self.opened: list[Any] = list(getattr(engine.parent, "opened", ()))  # Toolsets set up.
         self.threads = _Threads(token, lambda: self.left(StopReason.BUDGET_TIME))
         # What tools may know and ask for at any time.
         own = {"run": self, "cancel_token": token, "threads": self.threads, "task": task}
@@ -189,11 +189,13 @@ class Run(Recording):
 
     def open_tools(self, seat: Seat) -> None:
         """Set up the toolsets of a seat, unless that was done in this run."""
-        if seat.source in self.opened or not seat.source.list_toolsets():
+        tools = seat.registry.copy()
+        tools._toolsets = [t for t in tools._toolsets if not any(t is o for o in self.opened)]
+        self.opened += tools._toolsets
+        if not tools.list_toolsets():
             return
-        self.opened.append(seat.source)
         # Where the tools work: what a toolset opens may belong to a thread.
-        context, do, tools = self.tool_context(seat), self.threads.do, seat.registry
+        context, do = self.tool_context(seat), self.threads.do
         self.closers.append(lambda: do(tools.teardown, context))
         self.foreign(ErrorCategory.TOOL, do, tools.setup, context)
 

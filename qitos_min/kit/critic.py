@@ -71,9 +71,9 @@ def _error_in(results: list[Any]) -> str:
 
 
 def _reflected(state: Any, said: str, most: int) -> CriticResult:
-    retries = state.metadata.get("reflection_retries", 0)
     if not said:
         return CriticResult(reason="nothing failed")
+    retries = state.metadata.get("reflection_retries", 0)
     if retries >= most:
         return CriticResult("stop", f"still failing: {said}", 0.0)
     state.metadata["reflection_retries"] = retries + 1

@@ -137,8 +137,7 @@ class OpenAICompatibleModel(Model):
             known = "json" in kind or streamed
             why = error if known else f"its content type is {self._said(kind)!r}"
             said = self._said(data.decode("utf-8", "replace"))
-            said = f"the reply of {self._url} is not JSON: {why}, it starts with {said!r}"
-            return _Failure(said)
+            return _Failure(f"the reply of {self._url} is not JSON: {why}, it starts with {said!r}")
         if streamed and response is None:
             return _Failure(f"the stream of {self._url} broke off", True, wait_s)
         if not isinstance(response, dict):

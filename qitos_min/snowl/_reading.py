@@ -117,7 +117,7 @@ def tell(
         failure = _raised(cause)
     elif not failure and config.strict and issues:
         failure = {"message": f"{issues[0].path}: {issues[0].message}"}
-    first = {"event": config.event_name, "schema_version": version, "payload": payload}
+    first = {"event": to_json_value(config.event_name), "schema_version": version, "payload": payload}
     events = [{**first, "issues": [issue._asdict() for issue in issues]}]
     content = answer if isinstance(answer, str) else "" if answer is None else dumps(answer)
     message = {"role": "assistant", "content": content}

@@ -72,8 +72,7 @@ def framework_part(agent: Any, module: str, name: str) -> Any:
     for kind in type(agent).__mro__:
         if kind.__name__ == "AgentModule":
             # Imported, because nobody may have needed it yet.
-            root = kind.__module__.partition(".")[0]
-            return getattr(import_module(root + module), name, None)
+            return getattr(import_module(kind.__module__.partition(".")[0] + module), name, None)
     return None
 
 

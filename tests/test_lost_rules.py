@@ -1,0 +1,240 @@
+"""Rules that shortening had lost, or that no test had looked at."""
+
+import collections
+import json
+from dataclasses import dataclass, field
+
+import pytest
+from engine_doubles import add, tools
+
+import snowl_compat
+from qitos_min import Action, AgentModule, AgentSpec, Decision, Engine, StateSchema, ToolRegistry
+from qitos_min.core import Env, EnvObservation, EnvStepResult
+from qitos_min.core.history import HistoryPolicy
+from qitos_min.engine import RuntimeBudget
+from qitos_min.engine.delegate import DelegateTool
+from qitos_min.kit.checkpoint import FileCheckpointStore, MemoryCheckpointStore
+from qitos_min.kit.critic import SelfReflectionCritic
+from qitos_min.trace import TraceWriter
+
+ADD = Decision.act(Action("add", {"a": 1, "b": 2}))
+DELEGATE = Decision.act(Action("delegate_to_w", {"task": "sub"}))
+
+
+class Agent(AgentModule):
+    """An agent of scripted decisions; the last is taken again."""
+
+    def __init__(self, *decisions, **options):
+        super().__init__(**options)
+        self.decisions = decisions
+
+    def init_state(self, task, **kwargs):
+        return StateSchema(task=task)
+
+    def decide(self, state, observation):
+        return self.decisions[min(observation["step"], len(self.decisions) - 1)]
+
+    def reduce(self, state, observation, decision):
+        return state
+
+
+class World(Env):
+    def __init__(self):
+        self.log = []
+
+    def setup(self, task=None, **kwargs):
+        self.log.append("setup")
+
+    def reset(self, task=None, **kwargs):
+        self.log.append("reset")
+
+    def observe(self, state=None):
+        return EnvObservation({})
+
+    def step(self, action, state=None):
+        return EnvStepResult()
+
+    def teardown(self):
+        self.log.append("teardown")
+
+
+class Box:
+    name = "box"
+
+    def __init__(self):
+        self.is_open, self.log = False, []
+
+    def setup(self, context):
+        self.is_open = True
+        self.log.append("setup")
+
+    def teardown(self, context):
+        self.is_open = False
+        self.log.append("teardown")
+
+    def look(self):
+        return self.is_open
+
+    def tools(self):
+        return [self.look]
+
+
+def test_a_delegate_leaves_the_environment_of_its_caller_alone():
+    worker = AgentSpec("w", "w", Agent(Decision.final("did")))
+    registry = ToolRegistry().register(DelegateTool(worker))
+    world = World()
+    result = Engine(Agent(DELEGATE, Decision.final(1), tool_registry=registry), env=world).run("x")
+    assert (result.state.stop_reason, world.log) == ("final", ["setup", "reset", "teardown"])
+
+
+def test_a_delegate_leaves_the_toolset_of_its_caller_open():
+    box, look = Box(), Decision.act(Action("look"))
+    worker = AgentSpec("w", "w", Agent(look, Decision.final(1), tool_registry=ToolRegistry().include(box)))
+    registry = ToolRegistry().include(box).register(DelegateTool(worker))
+    boss = Agent(look, DELEGATE, look, Decision.final(1), tool_registry=registry)
+    records = Engine(boss).run("x").records
+    assert [records[n].action_results for n in (0, 2)] == [[True], [True]]
+    assert box.log == ["setup", "teardown"]
+
+
+def test_two_runs_of_one_engine_are_two(tmp_path):
+    store = FileCheckpointStore(tmp_path / "kept")
+    engine = Engine(
+        Agent(Decision.final("done")), trace_writer=TraceWriter(tmp_path / "t"), checkpoint_store=store
+    )
+    ids = [engine.run(task).run_id for task in ("one", "two")]
+    assert len({*ids}) == 2 and sorted(store.list_runs()) == sorted(ids)
+    assert [engine.resume(name).final_result for name in ids] == ["done", "done"]
+
+
+def test_of_two_runs_with_one_id_the_last_is_resumed(tmp_path):
+    store = MemoryCheckpointStore()
+    for n, answer in enumerate(("first", "last")):
+        writer = TraceWriter(tmp_path / str(n), "exp1")
+        engine = Engine(Agent(Decision.final(answer)), trace_writer=writer, checkpoint_store=store)
+        engine.run("x")
+    assert Engine(engine.agent, checkpoint_store=store).resume("exp1").final_result == "last"
+
+
+@dataclass
+class Counted(StateSchema):
+    counts: dict[str, int] = field(default_factory=collections.Counter)
+
+
+class Counting(Agent):
+    def init_state(self, task, **kwargs):
+        return Counted(task=task)
+
+    def reduce(self, state, observation, decision):
+        state.counts[str(observation["step"])] += 1
+        return state
+
+
+def test_a_resumed_counter_is_one():
+    store = MemoryCheckpointStore()
+
+    def engine(steps):
+        agent = Counting(ADD, tool_registry=tools(add))
+        return Engine(agent, budget=RuntimeBudget(max_steps=steps), checkpoint_store=store)
+
+    result = engine(3).resume(engine(2).run("x").run_id)
+    assert (result.failure, result.state.counts) == (None, collections.Counter("012"))
+
+
+@dataclass
+class Plain:
+    task: str = ""
+
+
+class PlainState(Agent):
+    def init_state(self, task, **kwargs):
+        return Plain(task)
+
+
+def test_a_reflecting_critic_takes_a_state_without_metadata():
+    result = Engine(PlainState(Decision.final("x")), critics=[SelfReflectionCritic()]).run("t")
+    assert (result.final_result, result.failure) == ("x", None)
+
+
+def test_a_finished_run_keeps_its_answer_when_resumed():
+    engine = Engine(PlainState(Decision.final("x")), checkpoint_store=MemoryCheckpointStore())
+    assert engine.resume(engine.run("t").run_id).final_result == "x"
+
+
+def test_the_last_round_is_always_sent():
+    sent = []
+
+    def model(messages, tools=None):
+        sent.append([message["role"] for message in messages])
+        arguments = json.dumps({"a": 1, "b": 1})
+        calls = [
+            {"id": f"c{n}", "function": {"name": "add", "arguments": arguments}} for n in range(3)
+        ]
+        return {"choices": [{"message": {"content": None, "tool_calls": calls}}]}
+
+    class Asking(Agent):
+        def decide(self, state, observation):
+            return None
+
+    Engine(
+        Asking(llm=model, tool_registry=tools(add)), protocol="native_tool_call_v1",
+        history_policy=HistoryPolicy(max_messages=3), budget=RuntimeBudget(max_steps=2),
+    ).run("t")
+    assert sent[-1].count("tool") == 3 and "assistant" in sent[-1]
+
+
+def test_a_parser_that_gives_nothing_is_told():
+    class Asking(Agent):
+        def decide(self, state, observation):
+            return None
+
+    failure = Engine(Asking(llm=lambda messages: "x"), parser=lambda text: None).run("x").failure
+    assert "expected a Decision" in failure["message"] and "attribute" not in failure["message"]
+
+
+def test_an_agent_without_the_base_constructor_runs():
+    class Bare(AgentModule):
+        def __init__(self):
+            self.started = True
+
+        def init_state(self, task, **kwargs):
+            return StateSchema(task=task)
+
+        def decide(self, state, observation):
+            return Decision.final("x")
+
+        def reduce(self, state, observation, decision):
+            return state
+
+    assert Bare().run("t") == "x"
+
+
+INIT = {
+    "phase": "INIT", "step_id": 0,
+    "payload": {
+        "run_meta": {"agent_name": "A", "model_name": "m", "tools": [{"name": "add"}], "tool_count": 1},
+        "task_meta": {"budget": {"max_steps": 5}},
+    },
+}
+
+
+@pytest.mark.parametrize("manifest", [None, b"", b'{"run_id'])
+@pytest.mark.parametrize("events", [[INIT], [INIT, {"phase": "HANDOFF_START", "step_id": 0, "payload": {}}]])
+def test_without_a_manifest_a_folder_says_what_its_events_say(tmp_path, manifest, events):
+    lines = "".join(json.dumps(event) + "\n" for event in events)
+    (tmp_path / "events.jsonl").write_text(lines, encoding="utf-8")
+    if manifest is not None:
+        (tmp_path / "manifest.json").write_bytes(manifest)
+    payload = snowl_compat.build_payload(tmp_path)
+    config = payload["engine_config"]
+    told = [config[name] for name in ("agent_name", "model_id", "budget_max_steps", "tool_count")]
+    assert told == ["A", "m", 5, 1]
+    assert [row["name"] for row in payload["tool_permissions"]] == ["add"]
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b" "])
+def test_an_empty_file_is_no_valid_payload(tmp_path, data, capfd):
+    path = tmp_path / "p.json"
+    path.write_bytes(data)
+    assert snowl_compat.main(["check", str(path)]) == 1
+    assert capfd.readouterr().err.startswith(f"{path}: expected JSON: ")

@@ -45,7 +45,7 @@ def test_each_line_is_what_json_makes_of_its_row_alone(tmp_path):
     build_engine(trace_writer=TraceWriter(tmp_path)).run(TASK)
     writer = TraceWriter(tmp_path / "own")
     writer.start("r", {"model_id": "", "protocol_id": None}, [])
-    odd = {"a": ['", "', "\n", writer._mark[:-1]], "b": [[], "", {}]}
+    odd = {"a": ['", "', "\n", "\n]"], "b": [[], "", {}]}
     event = RuntimeEvent(0, RuntimePhase.ACT, payload=odd, ts="t")
     for _ in range(3):
         writer.write_event("r", event)

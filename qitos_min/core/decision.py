@@ -28,10 +28,8 @@ class Decision(Record, Generic[ActionT]):
     target: str | None = None  # Registry name of the agent that a handoff goes to.
 
     def __post_init__(self) -> None:
-        self.actions = [
-            Action.from_dict(one) if type(one) is not Action and isinstance(one, Mapping) else one
-            for one in self.actions or ()
-        ]
+        given = self.actions or ()
+        self.actions = [Action.from_dict(a) if isinstance(a, Mapping) else a for a in given]
 
     @classmethod
     def act(cls, actions: Any, rationale: _Str = None, meta: _Meta = None) -> Decision[Any]:

@@ -12,6 +12,7 @@ from chat_rules import assert_accepted
 
 import snowl_compat
 from qitos_min import AgentModule, AgentRegistry, AgentSpec, Engine, StateSchema, ToolRegistry
+from qitos_min.core import Env, EnvObservation, EnvStepResult
 from qitos_min.engine import Critic, RuntimePhase
 
 
@@ -80,6 +81,34 @@ class ScriptedCritic(Critic):
     def evaluate(self, state, decision, results):
         self.seen.append((state, decision, results))
         return self.script.take(state, decision, results)
+
+
+class World(Env):
+    """Notes what the engine asks; over when ``done``."""
+
+    name = "world"
+
+    def __init__(self, done=False):
+        self.calls = []
+        self.done = done
+
+    def setup(self, task=None, workspace=None, **kwargs):
+        self.calls.append(f"setup {task}")
+
+    def reset(self, task=None, workspace=None, **kwargs):
+        self.calls.append(f"reset {task}")
+        return EnvObservation()
+
+    def observe(self, state=None):
+        self.calls.append("observe")
+        return EnvObservation({"seen": len(self.calls)})
+
+    def step(self, action, state=None):
+        self.calls.append(f"step {action['decision_mode']} {action['action_results']}")
+        return EnvStepResult(EnvObservation(), done=self.done, reward=0.5)
+
+    def teardown(self):
+        self.calls.append("teardown")
 
 
 class ScriptedModel:

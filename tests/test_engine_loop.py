@@ -8,6 +8,7 @@ from engine_doubles import (
     Notes,
     ScriptedAgent,
     ScriptedCritic,
+    World,
     add,
     agents,
     check_run,
@@ -18,10 +19,9 @@ from engine_doubles import (
     untraced,
 )
 
-from qitos_min import Action, AgentModule, Decision, Engine, Env, StateSchema, Task
+from qitos_min import Action, AgentModule, Decision, Engine, StateSchema, Task
 from qitos_min import ToolMeta, ToolRegistry
 from qitos_min.core.action import ActionExecutionPolicy
-from qitos_min.core.env import EnvObservation, EnvStepResult
 from qitos_min.engine import RuntimeBudget, RuntimePhase, critic
 from qitos_min.engine.runtime import RuntimeComposition
 from qitos_min.kit.checkpoint import MemoryCheckpointStore
@@ -370,33 +370,6 @@ def test_the_last_step_of_a_session_says_why_it_was_the_last():
 
 # Environments
 
-
-class World(Env):
-    """Notes what the engine asks; over when ``done``."""
-
-    name = "world"
-
-    def __init__(self, done=False):
-        self.calls = []
-        self.done = done
-
-    def setup(self, task=None, workspace=None, **kwargs):
-        self.calls.append(f"setup {task}")
-
-    def reset(self, task=None, workspace=None, **kwargs):
-        self.calls.append(f"reset {task}")
-        return EnvObservation()
-
-    def observe(self, state=None):
-        self.calls.append("observe")
-        return EnvObservation({"seen": len(self.calls)})
-
-    def step(self, action, state=None):
-        self.calls.append(f"step {action['decision_mode']} {action['action_results']}")
-        return EnvStepResult(EnvObservation(), done=self.done, reward=0.5)
-
-    def teardown(self):
-        self.calls.append("teardown")
 
     def close(self):
         self.calls.append("close")

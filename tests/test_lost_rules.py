@@ -5,11 +5,10 @@ import json
 from dataclasses import dataclass, field
 
 import pytest
-from engine_doubles import add, tools
+from engine_doubles import ScriptedAgent, World, add, tools
 
 import snowl_compat
 from qitos_min import Action, AgentModule, AgentSpec, Decision, Engine, StateSchema, ToolRegistry
-from qitos_min.core import Env, EnvObservation, EnvStepResult
 from qitos_min.core.history import HistoryPolicy
 from qitos_min.engine import RuntimeBudget
 from qitos_min.engine.delegate import DelegateTool
@@ -19,43 +18,6 @@ from qitos_min.trace import TraceWriter
 
 ADD = Decision.act(Action("add", {"a": 1, "b": 2}))
 DELEGATE = Decision.act(Action("delegate_to_w", {"task": "sub"}))
-
-
-class Agent(AgentModule):
-    """An agent of scripted decisions; the last is taken again."""
-
-    def __init__(self, *decisions, **options):
-        super().__init__(**options)
-        self.decisions = decisions
-
-    def init_state(self, task, **kwargs):
-        return StateSchema(task=task)
-
-    def decide(self, state, observation):
-        return self.decisions[min(observation["step"], len(self.decisions) - 1)]
-
-    def reduce(self, state, observation, decision):
-        return state
-
-
-class World(Env):
-    def __init__(self):
-        self.log = []
-
-    def setup(self, task=None, **kwargs):
-        self.log.append("setup")
-
-    def reset(self, task=None, **kwargs):
-        self.log.append("reset")
-
-    def observe(self, state=None):
-        return EnvObservation({})
-
-    def step(self, action, state=None):
-        return EnvStepResult()
-
-    def teardown(self):
-        self.log.append("teardown")
 
 
 class Box:
@@ -80,18 +42,20 @@ class Box:
 
 
 def test_a_delegate_leaves_the_environment_of_its_caller_alone():
-    worker = AgentSpec("w", "w", Agent(Decision.final("did")))
+    worker = AgentSpec("w", "w", ScriptedAgent(Decision.final("did")))
     registry = ToolRegistry().register(DelegateTool(worker))
-    world = World()
-    result = Engine(Agent(DELEGATE, Decision.final(1), tool_registry=registry), env=world).run("x")
-    assert (result.state.stop_reason, world.log) == ("final", ["setup", "reset", "teardown"])
+    boss, world = ScriptedAgent(DELEGATE, Decision.final(1), tool_registry=registry), World()
+    result = Engine(boss, env=world).run("x")
+    marks = [call for call in world.calls if call.startswith(("setup", "reset", "teardown"))]
+    assert (result.state.stop_reason, marks) == ("final", ["setup x", "reset x", "teardown"])
 
 
 def test_a_delegate_leaves_the_toolset_of_its_caller_open():
     box, look = Box(), Decision.act(Action("look"))
-    worker = AgentSpec("w", "w", Agent(look, Decision.final(1), tool_registry=ToolRegistry().include(box)))
+    own = ToolRegistry().include(box)
+    worker = AgentSpec("w", "w", ScriptedAgent(look, Decision.final(1), tool_registry=own))
     registry = ToolRegistry().include(box).register(DelegateTool(worker))
-    boss = Agent(look, DELEGATE, look, Decision.final(1), tool_registry=registry)
+    boss = ScriptedAgent(look, DELEGATE, look, Decision.final(1), tool_registry=registry)
     records = Engine(boss).run("x").records
     assert [records[n].action_results for n in (0, 2)] == [[True], [True]]
     assert box.log == ["setup", "teardown"]
@@ -99,9 +63,8 @@ def test_a_delegate_leaves_the_toolset_of_its_caller_open():
 
 def test_two_runs_of_one_engine_are_two(tmp_path):
     store = FileCheckpointStore(tmp_path / "kept")
-    engine = Engine(
-        Agent(Decision.final("done")), trace_writer=TraceWriter(tmp_path / "t"), checkpoint_store=store
-    )
+    agent, writer = ScriptedAgent(*[Decision.final("done")] * 2), TraceWriter(tmp_path / "t")
+    engine = Engine(agent, trace_writer=writer, checkpoint_store=store)
     ids = [engine.run(task).run_id for task in ("one", "two")]
     assert len({*ids}) == 2 and sorted(store.list_runs()) == sorted(ids)
     assert [engine.resume(name).final_result for name in ids] == ["done", "done"]
@@ -111,9 +74,10 @@ def test_of_two_runs_with_one_id_the_last_is_resumed(tmp_path):
     store = MemoryCheckpointStore()
     for n, answer in enumerate(("first", "last")):
         writer = TraceWriter(tmp_path / str(n), "exp1")
-        engine = Engine(Agent(Decision.final(answer)), trace_writer=writer, checkpoint_store=store)
+        agent = ScriptedAgent(Decision.final(answer))
+        engine = Engine(agent, trace_writer=writer, checkpoint_store=store)
         engine.run("x")
-    assert Engine(engine.agent, checkpoint_store=store).resume("exp1").final_result == "last"
+    assert Engine(agent, checkpoint_store=store).resume("exp1").final_result == "last"
 
 
 @dataclass
@@ -121,20 +85,17 @@ class Counted(StateSchema):
     counts: dict[str, int] = field(default_factory=collections.Counter)
 
 
-class Counting(Agent):
-    def init_state(self, task, **kwargs):
-        return Counted(task=task)
-
-    def reduce(self, state, observation, decision):
-        state.counts[str(observation["step"])] += 1
-        return state
+def counted(state, observation, decision):
+    state.counts[str(observation["step"])] += 1
+    return state
 
 
 def test_a_resumed_counter_is_one():
     store = MemoryCheckpointStore()
 
     def engine(steps):
-        agent = Counting(ADD, tool_registry=tools(add))
+        options = {"reduce": counted, "state": Counted, "tool_registry": tools(add)}
+        agent = ScriptedAgent(*[ADD] * 2, **options)
         return Engine(agent, budget=RuntimeBudget(max_steps=steps), checkpoint_store=store)
 
     result = engine(3).resume(engine(2).run("x").run_id)
@@ -146,18 +107,15 @@ class Plain:
     task: str = ""
 
 
-class PlainState(Agent):
-    def init_state(self, task, **kwargs):
-        return Plain(task)
-
-
 def test_a_reflecting_critic_takes_a_state_without_metadata():
-    result = Engine(PlainState(Decision.final("x")), critics=[SelfReflectionCritic()]).run("t")
+    agent = ScriptedAgent(Decision.final("x"), state=Plain)
+    result = Engine(agent, critics=[SelfReflectionCritic()]).run("t")
     assert (result.final_result, result.failure) == ("x", None)
 
 
 def test_a_finished_run_keeps_its_answer_when_resumed():
-    engine = Engine(PlainState(Decision.final("x")), checkpoint_store=MemoryCheckpointStore())
+    agent = ScriptedAgent(Decision.final("x"), state=Plain)
+    engine = Engine(agent, checkpoint_store=MemoryCheckpointStore())
     assert engine.resume(engine.run("t").run_id).final_result == "x"
 
 
@@ -172,23 +130,16 @@ def test_the_last_round_is_always_sent():
         ]
         return {"choices": [{"message": {"content": None, "tool_calls": calls}}]}
 
-    class Asking(Agent):
-        def decide(self, state, observation):
-            return None
-
     Engine(
-        Asking(llm=model, tool_registry=tools(add)), protocol="native_tool_call_v1",
+        ScriptedAgent(None, None, llm=model, tool_registry=tools(add)), protocol="native_tool_call_v1",
         history_policy=HistoryPolicy(max_messages=3), budget=RuntimeBudget(max_steps=2),
     ).run("t")
     assert sent[-1].count("tool") == 3 and "assistant" in sent[-1]
 
 
 def test_a_parser_that_gives_nothing_is_told():
-    class Asking(Agent):
-        def decide(self, state, observation):
-            return None
-
-    failure = Engine(Asking(llm=lambda messages: "x"), parser=lambda text: None).run("x").failure
+    agent = ScriptedAgent(*[None] * 10, llm=lambda messages: "x")
+    failure = Engine(agent, parser=lambda text: None).run("x").failure
     assert "expected a Decision" in failure["message"] and "attribute" not in failure["message"]
 
 

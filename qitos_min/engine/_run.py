@@ -62,7 +62,6 @@ class Seat:
     agent: Any
     spec: AgentSpec | None  # None for an entry agent that is not in the registry of agents.
     registry: ToolRegistry  # The tools of this run.
-    source: ToolRegistry  # What these tools were copied from.
     llm: Any
     protocol: Any
     env: Any
@@ -87,7 +86,7 @@ class Run(Recording):
         self.seats = {self.seat.name: self.seat} if self.seat.spec else {}
         self.handoffs = 0
         self.idle: list[str] = []  # Who handed the run on since something was done.
-        self.opened: list[Any] = list(getattr(engine.parent, "opened", ()))  # Toolsets set up.
+        self.opened: list[Any] = list(getattr(engine.parent, "opened", ()))  # By callers, too.
         self.threads = _Threads(token, lambda: self.left(StopReason.BUDGET_TIME))
         # What tools may know and ask for at any time.
         own = {"run": self, "cancel_token": token, "threads": self.threads, "task": task}
@@ -187,12 +186,18 @@ class Run(Recording):
             return spec
         raise QitosRuntimeError(fault)
 
+    def opens(self, part: Any) -> bool:
+        """Whether a toolset or environment is still to be set up; from then on it is not."""
+        if any(part is other for other in self.opened):
+            return False
+        self.opened.append(part)
+        return True
+
     def open_tools(self, seat: Seat) -> None:
-        """Set up the toolsets of a seat, unless that was done in this run."""
+        """Set up the toolsets of a seat, unless that was done in this run or a caller's."""
         tools = seat.registry.copy()
-        tools._toolsets = [t for t in tools._toolsets if not any(t is o for o in self.opened)]
-        self.opened += tools._toolsets
-        if not tools.list_toolsets():
+        tools._toolsets = [toolset for toolset in tools._toolsets if self.opens(toolset)]
+        if not tools._toolsets:
             return
         # Where the tools work: what a toolset opens may belong to a thread.
         context, do = self.tool_context(seat), self.threads.do

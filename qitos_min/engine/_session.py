@@ -89,7 +89,7 @@ class EngineSession:
         if isinstance(run.state, StateSchema):
             run.state.validate()
         run.open_tools(run.seat)
-        if (env := run.seat.env) not in (None, run.parent and run.parent.seat.env):
+        if (env := run.seat.env) is not None and run.opens(env):
             run.closers.append(lambda: env.teardown())
             run.foreign(ErrorCategory.ENV, lambda: env.setup(task=run.task))
             run.foreign(ErrorCategory.ENV, lambda: env.reset(task=run.task))

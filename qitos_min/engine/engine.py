@@ -212,7 +212,7 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
             if other is not own and other.handoff_tool_name not in registry:
                 registry.register(TransferTool(other))
         llm = first(llm, agent, "llm")
-        parts: dict[str, Any] = {"registry": registry, "source": source, "llm": llm, "env": env}
+        parts: dict[str, Any] = {"registry": registry, "llm": llm, "env": env}
         parts |= {"shared_memory": memory, "protocol": self._protocol_of(agent, llm)}
         name = own.name if own else named(agent, "name")
         return Seat(name=name, agent=agent, spec=own, **parts)

@@ -144,7 +144,9 @@ def test_calls_that_were_interrupted_have_a_result(way, protocol):
     result = again.resume(store.list_runs()[0]) if way == "resume" else again.run("go on")
     assert result.final_result == "x"
     texts = "\n".join(str(message["content"]) for message in model.sent[0])
-    assert texts.count("(no result: the call did not finish)") == 2
+    # What had finished is told, and what had not.
+    marks = ['"output": 1', "at work when Ctrl-C came", "(no result"]
+    assert [texts.replace("model_output", "output").count(mark) for mark in marks] == [1, 1, 0]
     assert ("go on" if way == "history" else "Task: go") in texts
 
 

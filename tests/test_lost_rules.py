@@ -8,8 +8,18 @@ import pytest
 from engine_doubles import ScriptedAgent, World, add, tools
 
 import snowl_compat
-from qitos_min import Action, AgentModule, AgentSpec, Decision, Engine, StateSchema, ToolRegistry
+from qitos_min import (
+    Action,
+    AgentModule,
+    AgentSpec,
+    Decision,
+    Engine,
+    StateSchema,
+    ToolMeta,
+    ToolRegistry,
+)
 from qitos_min.core.history import HistoryPolicy
+from qitos_min.core import ActionExecutionPolicy
 from qitos_min.engine import RuntimeBudget
 from qitos_min.engine.delegate import DelegateTool
 from qitos_min.kit.checkpoint import FileCheckpointStore, MemoryCheckpointStore
@@ -189,3 +199,47 @@ def test_an_empty_file_is_no_valid_payload(tmp_path, data, capfd):
     path.write_bytes(data)
     assert snowl_compat.main(["check", str(path)]) == 1
     assert capfd.readouterr().err.startswith(f"{path}: expected JSON: ")
+
+
+def halt():
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("mode", ["serial", "parallel"])
+def test_ctrl_c_keeps_the_results_of_the_calls_that_had_finished(mode):
+    registry = ToolRegistry().register(add).register(halt)
+    registry.register(lambda: 5, name="later", meta=ToolMeta(concurrency_safe=True))
+    calls = [Action("add", {"a": 1, "b": 2}), Action("halt"), Action("later")]
+    agent = ScriptedAgent(Decision.act(calls), tool_registry=registry)
+    engine = Engine(agent, action_execution_policy=ActionExecutionPolicy(mode))
+    with pytest.raises(KeyboardInterrupt):
+        engine.run("x")
+    result = engine.last_result
+    [record] = result.records
+    states = [(call["status"], call["attempts"]) for call in record.tool_invocations]
+    assert states == [("success", 1), ("cancelled", 1), ("cancelled", 0)]
+    told = [output if output == 3 else output["error"] for output in record.action_results]
+    assert told == [
+        3,
+        "at work when Ctrl-C came",
+        "not started, because the run was cancelled",
+    ]
+    assert result.task_result.stop_reason == "interrupt"
+    assert snowl_compat.build_payload(result, extended=True)["run"]["tool_calls_by_name"] == {
+        "add": 1,
+        "halt": 1,
+    }
+
+
+def test_what_an_agent_that_waits_says_of_its_end_is_heard_at_the_next_step():
+    class Waiting(ScriptedAgent):
+        def decide(self, state, observation):
+            decision = super().decide(state, observation)
+            if decision.mode == "wait":
+                state.set_stop("success", final_result="done")
+            return decision
+
+    agent = Waiting(Decision.wait(), *[ADD] * 3, tool_registry=tools())
+    result = Engine(agent, stop_criteria=[]).run("x")
+    found = (result.task_result.stop_reason, result.final_result, result.step_count)
+    assert found == ("success", "done", 2)

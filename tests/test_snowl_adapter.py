@@ -440,6 +440,7 @@ CONFIGS = [
     ({"agent": 3}, "expected an agent or a factory of agents, got 3"),
     ({"max_steps": 0}, "max_steps: expected an int >= 1, got 0"),
     ({"max_steps": True}, "max_steps: expected an int >= 1, got True"),
+    ({"event_name": 5}, "event_name: expected text, got 5"),
     (
         {"max_steps": 2, "engine_kwargs": {"budget": 1}},
         "engine_kwargs: expected no budget beside max_steps",

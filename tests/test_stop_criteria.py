@@ -112,7 +112,8 @@ def test_a_criterion_may_answer_briefly(answer, reason, detail):
 def test_an_unknown_reason_is_a_recorded_failure():
     result = play_agent(ADD, stop_criteria=[Scripted((True, "bored", None))])
     assert reason_of(result) == "unrecoverable_error"
-    assert result.failure["message"] == "'bored' is not a valid StopReason"
+    known = ", ".join(reason.value for reason in StopReason)
+    assert result.failure["message"] == f"unknown stop reason 'bored'; known: {known}"
 
 
 def test_final_comes_before_the_agent_before_the_criteria():

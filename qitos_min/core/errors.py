@@ -40,6 +40,10 @@ class StopReason(str, Enum):
     CANCELLED_AFTER_STEP = "cancelled_after_step"
     INTERRUPT = "interrupt"
 
+    @classmethod
+    def _missing_(cls, value: object) -> Any:
+        raise ValueError(f"unknown stop reason {value!r}; known: {', '.join(m.value for m in cls)}")
+
 
 @dataclass(frozen=True)
 class RuntimeErrorInfo:

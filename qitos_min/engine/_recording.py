@@ -78,12 +78,11 @@ class Recording:
             self.tell("on_event", event, self.state, self.record, self.engine)
 
     def note(self, stage: str, text: str) -> None:
-        """Record what went wrong beside the run; after its END only the log is left."""
-        if self.ended:
-            LOG.warning("%s: %s: %s", self.run_id, stage, text)
-        else:
-            category = ErrorCategory.SYSTEM.value
-            self.emit(RuntimePhase.RECOVER, error=text, stage=stage, category=category)
+        """Record and log what went wrong beside the run; after its END only the log is left."""
+        # A program's own handlers and filters may raise; the run is not theirs.
+        guarded(LOG.warning, "%s: %s: %s", self.run_id, stage, text)
+        category = ErrorCategory.SYSTEM.value
+        self.emit(RuntimePhase.RECOVER, error=text, stage=stage, category=category)
 
     def keep(self, part: str, method: str, *args: Any) -> None:
         """Call ``trace``, ``checkpoints`` or ``memory``, if it is there and still works."""

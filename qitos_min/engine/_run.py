@@ -80,6 +80,7 @@ class Run(Recording):
         self.messages: list[HistoryMessage] = []
         self.said = False  # Whether a message of this run is in the conversation.
         self.stop_reason: StopReason | None = None
+        self.stop_known = getattr(state, "stop_reason", None)  # Before the agent said anything.
         self.failure: dict[str, Any] | None = None
         self.phase = RuntimePhase.INIT
         self.seat: Seat = engine.seat_of()
@@ -161,6 +162,7 @@ class Run(Recording):
         passed = {"from": name, "to": spec.name, **told, "messages_passed": len(arrived)}
         self.emit(RuntimePhase.HANDOFF_START, **passed)
         self.state, self.seat, self.messages = state, seat, arrived
+        self.stop_known = getattr(state, "stop_reason", None)
         self.seats[spec.name] = seat
         self.handoffs += 1
         self.idle.append(name)

@@ -13,7 +13,7 @@ from ._conversation import recorded_calls
 from ._plain import exact, plain
 from ._run import Run
 from ._verdicts import check_stop, critique
-from .action_executor import ActionExecutor, tool_invocation
+from .action_executor import ActionBatch, ActionExecutor, tool_invocation
 from .cancellation import CancelMode
 from .states import RuntimePhase, StepRecord, action_row
 
@@ -166,10 +166,26 @@ def _text(value: Any) -> str:
 def _act(run: Run) -> bool:
     """Run the tools; True if one of them handed the run off."""
     run.emit(RuntimePhase.ACT, stage="start")
-    record = run.record
     watch = run.tool_hook if _TOOL_HOOKS & run.listeners.keys() else None
     executor = ActionExecutor(run.seat.registry, run.engine.executor.policy, watch=watch)
-    batch = executor.run_batch(run.calls, run.tool_context())
+    try:
+        executor.run_batch(run.calls, run.tool_context())
+    finally:  # What was done before Ctrl-C is not lost.
+        if executor.latest is not None:
+            _take_results(run, executor.latest)
+    if run.seat.env is not None:
+        taken = {"decision_mode": run.decision.mode, "actions": run.calls}
+        taken |= {"final_answer": run.decision.final_answer, "action_results": run.outputs}
+        run.env_result = run.foreign(ErrorCategory.ENV, run.seat.env.step, taken, run.state)
+        run.stamp()
+    run.emit(RuntimePhase.ACT, stage="observation_ready")
+    if run.pending_handoff is not None:
+        run.hand_off(run.pending_handoff)
+    return run.pending_handoff is not None
+
+
+def _take_results(run: Run, batch: ActionBatch) -> None:
+    record = run.record
     run.stamp()
     run.results = batch.results
     run.outputs = [_seen(result) for result in batch.results]
@@ -185,15 +201,6 @@ def _act(run: Run) -> bool:
         for action, result in zip(record.actions, batch.results):
             own = {"tool_call_id": action.action_id, "native": record.native_tool_call_used}
             run.say("tool", _text(result.to_model_dict(max_chars=most)), name=action.name, **own)
-    if run.seat.env is not None:
-        taken = {"decision_mode": run.decision.mode, "actions": run.calls}
-        taken |= {"final_answer": run.decision.final_answer, "action_results": run.outputs}
-        run.env_result = run.foreign(ErrorCategory.ENV, run.seat.env.step, taken, run.state)
-        run.stamp()
-    run.emit(RuntimePhase.ACT, stage="observation_ready")
-    if run.pending_handoff is not None:
-        run.hand_off(run.pending_handoff)
-    return run.pending_handoff is not None
 
 
 def _seen(result: ToolResult) -> Any:

@@ -63,6 +63,8 @@ class Config:
             raise SnowlCompatError(f"expected an int >= 1, got {kind_of(steps)}", "max_steps")
         if steps is not None and "budget" in (self.engine_kwargs or ()):
             raise SnowlCompatError("expected no budget beside max_steps", "engine_kwargs")
+        if not isinstance(self.event_name, str):
+            raise SnowlCompatError(f"expected text, got {kind_of(self.event_name)}", "event_name")
 
 
 class SnowlStop(str, Enum):
@@ -117,7 +119,7 @@ def tell(
         failure = _raised(cause)
     elif not failure and config.strict and issues:
         failure = {"message": f"{issues[0].path}: {issues[0].message}"}
-    first = {"event": to_json_value(config.event_name), "schema_version": version, "payload": payload}
+    first = {"event": config.event_name, "schema_version": version, "payload": payload}
     events = [{**first, "issues": [issue._asdict() for issue in issues]}]
     content = answer if isinstance(answer, str) else "" if answer is None else dumps(answer)
     message = {"role": "assistant", "content": content}

@@ -3,6 +3,7 @@
 import collections
 import json
 from dataclasses import dataclass, field
+from typing import Literal, Optional
 
 import pytest
 from engine_doubles import ScriptedAgent, World, add, tools
@@ -12,6 +13,7 @@ from qitos_min import (
     Action,
     AgentModule,
     AgentSpec,
+    BaseTool,
     Decision,
     Engine,
     StateSchema,
@@ -243,3 +245,68 @@ def test_what_an_agent_that_waits_says_of_its_end_is_heard_at_the_next_step():
     result = Engine(agent, stop_criteria=[]).run("x")
     found = (result.task_result.stop_reason, result.final_result, result.step_count)
     assert found == ("success", "done", 2)
+
+
+def test_what_init_state_names_itself_goes_to_it():
+    class Taking(ScriptedAgent):
+        def init_state(self, task, shared_memory=None, budget=0):
+            self.taken = (shared_memory, budget)
+            return super().init_state(task)
+
+    agent = Taking(Decision.final("x"))
+    assert (agent.run("t", shared_memory="m", budget=7), agent.taken) == ("x", ("m", 7))
+
+
+@pytest.mark.parametrize("wrong", ["coding", ["coding"], {"a": add}])
+def test_a_text_is_no_toolset(wrong):
+    told = "expected a function, a method or an object with execute() or run(), got str"
+    with pytest.raises(TypeError) as caught:
+        ToolRegistry().include(wrong)
+    assert str(caught.value) == told
+
+
+@pytest.mark.parametrize("name, kind", [("retry_policy", "RetryPolicy"), ("permissions", "ToolPermission")])
+def test_a_part_of_a_tool_is_checked_where_it_is_declared(name, kind):
+    with pytest.raises(TypeError) as caught:
+        ToolMeta(**{name: {"max_attempts": 2}})
+    assert str(caught.value) == f"{name} must be a {kind}, got dict"
+
+
+def test_the_text_of_tools_names_every_type_and_choice():
+    def look(a: Optional[str] = None, b: Literal["r", "w"] = "r", c: int | str = 1):
+        """Look."""
+
+    text = ToolRegistry().register(look).get_tool_descriptions()
+    assert text.splitlines() == [
+        "- look: Look.",
+        "  - a (string or null, optional)",
+        '  - b ("r" or "w", optional)',
+        "  - c (integer or string, optional)",
+    ]
+
+
+class Adds(BaseTool):
+    name = "adds"
+
+    def run(self, a: int):
+        """Add.
+
+        Args:
+            a: first
+        """
+
+
+class Runs:
+    name = "runs"
+    run = Adds.run
+
+
+class Called:
+    name = "called"
+    __call__ = Adds.run
+
+
+@pytest.mark.parametrize("item", [Adds(), Runs(), Called()], ids=lambda item: item.name)
+def test_the_text_of_what_is_called_describes_a_tool_that_has_no_other(item):
+    [entry] = ToolRegistry().register(item).get_all_specs()
+    assert entry["function"]["description"] == "Add."

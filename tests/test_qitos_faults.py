@@ -76,7 +76,7 @@ class Invalid(Notes):
     [
         (lambda: {"critics": [ScriptedCritic(RuntimeError("critic"))]}, "critic"),
         (lambda: {"stop_criteria": [Refusing()]}, "criterion"),
-        (lambda: {"agent": ScriptedAgent(Decision.handoff("x"))}, "handoff to unknown agent 'x'"),
+        (lambda: {"agent": ScriptedAgent(Decision.handoff("x"))}, "handoff to unknown agent 'x', the engine has no agent_registry"),
         (lambda: {"agent": ScriptedAgent(state=Invalid)}, "validation"),
     ],
 )

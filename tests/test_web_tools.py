@@ -154,6 +154,7 @@ PAGE = (
         (PAGE, {"max_chars": 7}, {"content": "A title", "truncated": True}),
         ("plain", {}, {"content": "plain", "title": None, "length": 5, "truncated": False}),
         ("<p>open <i>tags </b>", {}, {"content": "open tags"}),
+        ("<p>H<b>el</b>lo</p>2<sup>nd</sup>", {}, {"content": "Hello 2nd"}),
         ("", {}, {"content": ""}),
     ],
 )

@@ -149,7 +149,8 @@ def _engine_settings(agent: AgentModule[Any, Any, Any], given: dict[str, Any]) -
     from .spec import ExperimentSpec, RunSpec
 
     others, max_steps = given["state_kwargs"], given["max_steps"]
-    names = inspect.signature(Engine).parameters
+    own = inspect.signature(agent.init_state).parameters
+    names = [name for name in inspect.signature(Engine).parameters if name not in own]
     settings = {name: given[name] for name in names if given.get(name) is not None}
     settings |= given["engine_kwargs"] or {}
     settings |= {name: others.pop(name) for name in names if name in others}

@@ -81,9 +81,12 @@ class ToolMeta:
         check_timeout(self.timeout_s)
         check_count(self.max_retries, "max_retries", least=0)
         check_count(self.result_max_chars, "result_max_chars", least=0, optional=True)
-        if not isinstance(self.permissions, ToolPermission):
-            kind = type(self.permissions).__qualname__
-            raise TypeError(f"permissions must be a ToolPermission, got {kind}")
+        policy = RetryPolicy() if self.retry_policy is None else self.retry_policy
+        parts = ((self.permissions, ToolPermission), (policy, RetryPolicy))
+        for name, (part, kind) in zip(("permissions", "retry_policy"), parts):
+            if not isinstance(part, kind):
+                found = type(part).__qualname__
+                raise TypeError(f"{name} must be a {kind.__name__}, got {found}")
         if isinstance(self.required_ops, str):
             raise TypeError(f"required_ops must be a list of texts, got {self.required_ops!r}")
 
@@ -157,7 +160,8 @@ class BaseTool:
     @functools.cached_property
     def spec(self) -> ToolSpec:
         """What the runtime knows about this tool."""
-        spec = ToolSpec.from_attributes(self, type(self).__doc__)
+        own = self.run.__doc__ if self._signature else None
+        spec = ToolSpec.from_attributes(self, type(self).__doc__ or own)
         if self._signature and not spec.parameters and spec.input_schema is None:
             spec.input_schema = self._signature.schema
         return spec
@@ -300,7 +304,8 @@ def as_tool(item: Any, name: str | None = None, meta: ToolMeta | None = None) ->
     if not hasattr(item, "execute"):  # Its signature gives the arguments.
         own = spec.arguments_schema() if spec.parameters or spec.input_schema else None
         item = FunctionTool(run, ToolMeta(name=spec.name, input_schema=own))
-        spec = replace(spec, input_schema=item.spec.input_schema)
+        text = spec.description or item.spec.description
+        spec = replace(spec, input_schema=item.spec.input_schema, description=text)
     return _ToolObject(item, _merged(spec, meta, name))
 
 

@@ -11,7 +11,7 @@ from copy import copy
 from typing import Any
 
 from ._foreign import guarded, summary
-from ._json import to_json_value
+from ._json import dumps, to_json_value
 from ._tool_call import call_tool, unknown_tool
 from .action import Action
 from .errors import ErrorCategory, RuntimeErrorInfo, ToolExecutionError
@@ -64,7 +64,7 @@ class ToolRegistry:
             return self.register_toolset(obj, namespace="")
         if marked := [name for name in dir(obj) if _is_marked(obj, name)]:
             return self._add([as_tool(getattr(obj, name)) for name in marked], "function")
-        if not isinstance(obj, (ToolRegistry, Iterable)):
+        if isinstance(obj, str) or not isinstance(obj, (ToolRegistry, Iterable)):
             return self.register(obj)
         merged = self.copy()  # All of them or none.
         if isinstance(obj, ToolRegistry):
@@ -166,8 +166,9 @@ class ToolRegistry:
             lines.append(f"- {function['name']}: {function['description']}")
             for name, part in schema.get("properties", {}).items():
                 needed = "" if name in schema.get("required", ()) else ", optional"
-                kind = part.get("type", "any")
-                kind = " or ".join(kind) if isinstance(kind, list) else kind
+                kinds = [one.get("type", "any") for one in part.get("anyOf", [part])]
+                kind = " or ".join(k if isinstance(k, str) else " or ".join(k) for k in kinds)
+                kind = " or ".join(map(dumps, part["enum"])) if "enum" in part else kind
                 note = f": {part['description']}" if part.get("description") else ""
                 lines.append(f"  - {name} ({kind}{needed}){note}")
         return "\n".join(lines)

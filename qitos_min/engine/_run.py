@@ -176,6 +176,7 @@ class Run(Recording):
             self.idle.clear()
         if spec is None:
             fault = f"handoff to unknown agent {target!r}"
+            fault += ", the engine has no agent_registry" if registry is None else ""
         elif spec is self.seat.spec:
             fault = f"agent {target!r} hands off to itself"
         elif target in self.idle:

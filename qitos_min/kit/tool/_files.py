@@ -148,7 +148,7 @@ def with_lines(data: bytes, start: int, end: int, new: str) -> tuple[bytes, int]
     """The same with ``new`` for the lines ``start`` to ``end``, or inserted if that is one less."""
     bom, text = _text_of(data)
     lines = _LINE.findall(text)
-    wrong = f"lines {start} to {end} are not in the file, it has {len(lines)}"
+    wrong = f"no such lines, the file has {len(lines)}"
     need(1 <= start <= end + 1 <= len(lines) + 1, "invalid_edit", wrong)
     own, closed = _line_end_of(text), not text or text.endswith(("\r", "\n"))
     lines[start - 1 : end] = _LINE.findall(_with_line_ends(new, "", own))

@@ -19,6 +19,7 @@ _Texts = dict[str, str] | None
 _Values = dict[str, Any] | None
 _MOST_BYTES = 2_000_000
 _WEB = re.compile(r"https?://([^/?#\[\]]|\[[0-9a-f:.]+\])", re.IGNORECASE)
+_INLINE = frozenset("a abbr b cite code del em i kbd mark q s small span strong sub sup u".split())
 _SILENT = frozenset({"script", "style", "noscript", "template"})
 
 
@@ -109,7 +110,7 @@ class _Reader(HTMLParser):
         self._links: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.texts.append(" ")
+        self.texts.append("" if tag in _INLINE else " ")
         if tag in _SILENT or tag == "title":
             self._inside.append(tag)
         if tag == "a" and self._keep_links:
@@ -119,7 +120,7 @@ class _Reader(HTMLParser):
         if tag in self._inside:
             self._inside.remove(tag)
         link = self._links.pop() if tag == "a" and self._links else ""
-        self.texts.append(f" ({link}) " if link else " ")
+        self.texts.append(f" ({link}) " if link else "" if tag in _INLINE else " ")
 
     def handle_data(self, data: str) -> None:
         if not _SILENT.intersection(self._inside):

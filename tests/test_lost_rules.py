@@ -203,6 +203,32 @@ def test_an_empty_file_is_no_valid_payload(tmp_path, data, capfd):
     assert capfd.readouterr().err.startswith(f"{path}: expected JSON: ")
 
 
+class Remembering:
+    def __init__(self):
+        self.roles = []
+
+    def append(self, record):
+        self.roles.append(record.role)
+
+    def reset(self, run_id=None):
+        self.roles.append("reset")
+
+
+def test_a_delegate_leaves_what_its_caller_remembers():
+    memory = Remembering()
+    worker = AgentSpec("w", "w", ScriptedAgent(Decision.final("did"), memory=memory))
+    registry = ToolRegistry().register(DelegateTool(worker))
+    boss = ScriptedAgent(DELEGATE, Decision.final(1), tool_registry=registry, memory=memory)
+    Engine(boss).run("x")
+    assert memory.roles.count("reset") == 1 and memory.roles.count("task") == 2
+
+
+def test_an_approval_that_is_no_flag_is_refused():
+    with pytest.raises(TypeError) as caught:
+        Engine(ScriptedAgent(), auto_approve="yes")
+    assert str(caught.value) == "auto_approve must be of type bool, got str"
+
+
 def halt():
     raise KeyboardInterrupt
 

@@ -117,7 +117,7 @@ class Engine(Generic[StateT, ObservationT, ActionT]):
         self.trace_writer = checked_part("trace_writer", trace_writer)
         self.recovery_policy = checked_part("recovery_policy", recovery_policy)
         self.artifact_resolver = getattr(runtime, "artifact_resolver", None)
-        self.auto_approve = auto_approve
+        self.auto_approve = checked("auto_approve", auto_approve, bool)
         self.runtime = runtime
         self.last_result: EngineResult | None = None  # Also of a run that Ctrl-C ended.
         self.token = CancelToken()  # Stops the run under way; a delegate's is its caller's.

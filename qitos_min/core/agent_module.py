@@ -149,11 +149,10 @@ def _engine_settings(agent: AgentModule[Any, Any, Any], given: dict[str, Any]) -
     from .spec import ExperimentSpec, RunSpec
 
     others, max_steps = given["state_kwargs"], given["max_steps"]
-    own = inspect.signature(agent.init_state).parameters
-    names = [name for name in inspect.signature(Engine).parameters if name not in own]
+    names, own = (inspect.signature(f).parameters for f in (Engine, agent.init_state))
     settings = {name: given[name] for name in names if given.get(name) is not None}
     settings |= given["engine_kwargs"] or {}
-    settings |= {name: others.pop(name) for name in names if name in others}
+    settings |= {name: others.pop(name) for name in names if name in others and name not in own}
     kinds: Any = (("run_spec", RunSpec), ("experiment_spec", ExperimentSpec))
     specs = {n: kind.from_value(given[n]).to_dict() for n, kind in kinds if given[n] is not None}
     trace, render = given["trace"], given["render"]

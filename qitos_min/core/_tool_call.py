@@ -181,6 +181,8 @@ def _check_approval(call: Call) -> Fault | None:
 
 
 def _check_ops(call: Call) -> Fault | None:
+    if not call.spec.required_ops:
+        return None
     env, ops = call.context.get("env"), dict(call.context.get("ops") or ())
     for group in call.spec.required_ops:
         if group not in ops and env is not None:
@@ -247,7 +249,7 @@ def _attempt(call: Call, limit: float | None, last: bool) -> tuple[ToolResult, A
 
     def work() -> Any:
         args = call.args if last else detach_json(call.args)
-        answer = call.tool.execute(args, dict(call.context))
+        answer = call.tool.execute(args, call.context if last else dict(call.context))
         return answer if type(answer) in _PLAIN else _drained(settled(answer), given)
 
     threads = call.context.get("threads")

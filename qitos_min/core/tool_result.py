@@ -119,8 +119,8 @@ class ToolResult:
         if cls is not ToolResult or isinstance(output, dict) and "model_summary" in output:
             return cls(output=output, metadata=metadata)
         result = cls.__new__(cls)  # The checks are dear, and defaults and copies pass them.
-        vars(result).update(_DEFAULTS | {name: kind() for name, kind in _CONTAINERS})
-        result.output, result.metadata = output, metadata
+        own = {name: kind() for name, kind in _CONTAINERS}
+        result.__dict__ = {**_DEFAULTS, **own, "output": output, "metadata": metadata}
         return result
 
     @classmethod

@@ -30,7 +30,7 @@ def decide_with_model(run: Run) -> tuple[Decision, str]:
     tools = seat.protocol.tools_argument(specs)
     messages = _messages(run, specs, write=None if tools else seat.protocol.write)
     run.record.protocol_id = seat.protocol.id
-    run.emit(RuntimePhase.DECIDE, stage="model_input", messages=plain(messages))
+    run.emit(stage="model_input", messages=plain(messages))
     for last in (False, True):
         said = ""
         try:
@@ -66,7 +66,7 @@ def _call(run: Run, messages: list[dict[str, Any]], tools: Any) -> ModelReply:
     # A reply is paid for before anybody knows whether it can be used.
     run.charge(usage_of(raw)["total_tokens"])
     run.record.model_response = raw
-    run.emit(RuntimePhase.DECIDE, stage="model_output", raw_output=raw)
+    run.emit(stage="model_output", raw_output=raw)
     reply = reply_in(raw)
     run.record.native_tool_call_used = bool(reply.tool_calls)
     return reply

@@ -33,6 +33,7 @@ class Recording:
         self.events: list[RuntimeEvent] = []
         self.record: StepRecord | None = None  # Of the step under way.
         self.step_id = 0  # Of the step under way or just finished.
+        self.phase = RuntimePhase.INIT  # What is under way.
         self.ended, self.trace = False, engine.trace_writer
         self.checkpoints: Any = None
         self.memory = getattr(engine.agent, "memory", None)
@@ -57,10 +58,13 @@ class Recording:
             self._second = (second, datetime.fromtimestamp(second, timezone.utc).isoformat()[:19])
         self.ts = f"{self._second[1]}.{micros:06d}+00:00"
 
-    def emit(self, phase: RuntimePhase, *, error: str | None = None, **payload: Any) -> None:
-        """Record an event; the values in ``payload`` must be plain and are shared."""
+    def emit(
+        self, phase: RuntimePhase | None = None, *, error: str | None = None, **payload: Any
+    ) -> None:
+        """Record an event, by default of the phase under way; the payload is plain and shared."""
         if self.ended:  # A tool that timed out may still be talking.
             return
+        phase = phase or self.phase
         event = RuntimeEvent(self.step_id, phase, error is None, payload, error, self.ts)
         if error is not None:
             payload["error"] = error

@@ -82,7 +82,6 @@ class Run(Recording):
         self.stop_reason: StopReason | None = None
         self.stop_known = getattr(state, "stop_reason", None)  # Before the agent said anything.
         self.failure: dict[str, Any] | None = None
-        self.phase = RuntimePhase.INIT
         self.seat: Seat = engine.seat_of()
         self.seats = {self.seat.name: self.seat} if self.seat.spec else {}
         self.handoffs = 0

@@ -56,7 +56,7 @@ def _take_stages(run: Run) -> None:
 def _decide(run: Run) -> bool:
     """Let the agent, or its model, decide; True if that ends the step."""
     _observe(run)
-    run.emit(RuntimePhase.DECIDE, stage="start")
+    run.emit(stage="start")
     record = run.record
     record.decision_source = "agent"
     decision, said = run.seat.agent.decide(run.state, run.observation), None
@@ -71,8 +71,10 @@ def _decide(run: Run) -> bool:
     kept, run.calls = _recorded(decision, record.step_id)
     record.decision, record.actions = kept, kept.actions
     rows = [action_row(action) for action in kept.actions]
-    told = {"stage": "decision_ready", "mode": kept.mode, "rationale": kept.rationale}
-    run.emit(RuntimePhase.DECIDE, **told, actions=rows, final_answer=kept.final_answer)
+    answer, why = kept.final_answer, kept.rationale
+    run.emit(
+        stage="decision_ready", mode=kept.mode, rationale=why, actions=rows, final_answer=answer
+    )
     run.remember("decision", decision)
     if run.talks:
         said = _spoken(kept) if said is None else said
@@ -100,7 +102,7 @@ def _observe(run: Run) -> None:
     run.observation.update(state=plain(run.state_before), action_results=run.outputs)
     run.observation["env"] = {**view} if env is None else plain(view)
     run.record.observation = kept
-    run.emit(RuntimePhase.DECIDE, stage="state_ready", observation=kept)
+    run.emit(stage="state_ready", observation=kept)
     run.remember("observation", kept)
     run.outputs, run.results = [], []
 
@@ -165,7 +167,7 @@ def _text(value: Any) -> str:
 
 def _act(run: Run) -> bool:
     """Run the tools; True if one of them handed the run off."""
-    run.emit(RuntimePhase.ACT, stage="start")
+    run.emit(stage="start")
     watch = run.tool_hook if _TOOL_HOOKS & run.listeners.keys() else None
     executor = ActionExecutor(run.seat.registry, run.engine.executor.policy, watch=watch)
     try:
@@ -178,7 +180,7 @@ def _act(run: Run) -> bool:
         taken |= {"final_answer": run.decision.final_answer, "action_results": run.outputs}
         run.env_result = run.foreign(ErrorCategory.ENV, run.seat.env.step, taken, run.state)
         run.stamp()
-    run.emit(RuntimePhase.ACT, stage="observation_ready")
+    run.emit(stage="observation_ready")
     if run.pending_handoff is not None:
         run.hand_off(run.pending_handoff)
     return run.pending_handoff is not None
@@ -192,8 +194,7 @@ def _take_results(run: Run, batch: ActionBatch) -> None:
     record.action_results = results = plain(run.outputs)
     record.tool_invocations = calls = [tool_invocation(result) for result in batch.results]
     record.action_execution = batch.execution
-    told = {"stage": "action_results", "tool_invocations": calls, "action_results": results}
-    run.emit(RuntimePhase.ACT, **told)
+    run.emit(stage="action_results", tool_invocations=calls, action_results=results)
     for output in results if run.memory is not None else ():
         run.remember("action_result", output)
     if run.talks:
@@ -215,7 +216,7 @@ def _seen(result: ToolResult) -> Any:
 def _reduce(run: Run) -> bool:
     """Let the agent take the step into its state."""
     run.idle.clear()
-    run.emit(RuntimePhase.REDUCE, stage="start")
+    run.emit(stage="start")
     seen = Observation(run.observation, results=run.results)
     seen.update(decision=run.decision, action_results=run.outputs)
     state = run.seat.agent.reduce(run.state, seen, run.decision)
@@ -223,7 +224,7 @@ def _reduce(run: Run) -> bool:
     run.state = run.state if state is None else state
     after = run.view.of(run.state)
     diff = run.record.state_diff = _difference(run.state_before, after)
-    run.emit(RuntimePhase.REDUCE, stage="state_reduced", state_diff=diff)
+    run.emit(stage="state_reduced", state_diff=diff)
     run.remember("next_state", after)
     if run.decision.mode == "final":
         run.answer = run.decision.final_answer

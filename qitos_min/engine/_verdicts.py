@@ -17,7 +17,7 @@ from .states import RuntimePhase
 def critique(run: Run) -> bool:
     """Ask every critic; the first stop or retry wins."""
     critics, outputs = run.engine.critics, run.record.critic_outputs
-    run.emit(RuntimePhase.CRITIC, stage="start", critic_count=len(critics))
+    run.emit(stage="start", critic_count=len(critics))
     verdict, failed = CriticResult(), None
     for critic in critics:
         asked = (run.state, run.decision, list(run.outputs))
@@ -28,9 +28,9 @@ def critique(run: Run) -> bool:
         failed = failed or error
         verdict = result if verdict.action == "continue" else verdict
     run.stamp()
-    run.emit(RuntimePhase.CRITIC, stage="outputs", critic_outputs=outputs)
+    run.emit(stage="outputs", critic_outputs=outputs)
     stage = "stop" if failed else {"continue": "pass"}.get(verdict.action, verdict.action)
-    run.emit(RuntimePhase.CRITIC, stage=stage, reason=plain(verdict.reason))
+    run.emit(stage=stage, reason=plain(verdict.reason))
     if failed is not None:
         raise failed
     if verdict.action == "stop":
@@ -64,15 +64,15 @@ def _retry(run: Run, verdict: CriticResult) -> None:
 
 def check_stop(run: Run) -> bool:
     """Ask whether this was the last step, in the documented order."""
-    run.emit(RuntimePhase.CHECK_STOP, stage="start")
+    run.emit(stage="start")
     detail = None
     if run.stop_reason is None:
         run.stop_reason, detail = _reason_to_stop(run)
     if run.stop_reason is None:
-        run.emit(RuntimePhase.CHECK_STOP, stage="continue")
+        run.emit(stage="continue")
         return False
     told = {"stop_reason": run.stop_reason.value, "final_result": plain(run.final_result)}
-    run.emit(RuntimePhase.CHECK_STOP, stage="stop", **told, stop_detail=plain(detail))
+    run.emit(stage="stop", **told, stop_detail=plain(detail))
     return True
 
 

@@ -61,11 +61,9 @@ def read(files: Any, name: str, offset: int, limit: int, first: int = 0) -> Tool
     data, start = files.read_bytes(name), offset - first
     lines = lines_of(data)
     more = start + limit < len(lines)
-    receipt = {"offset": start, "limit": limit, "total_lines": len(lines), "has_more": more}
-    known = {
-        "sha256": sha256(data).hexdigest(),
-        "selection_receipt": {**receipt, "truncated": more},
-    }
+    seen = {"offset": start, "limit": limit, "total_lines": len(lines)}
+    receipt = {**seen, "has_more": more, "truncated": more}
+    known = {"sha256": sha256(data).hexdigest(), "selection_receipt": receipt}
     shown = enumerate(lines[start : start + limit], start + 1)
     text = "\n".join(f"{number}\t{line}" for number, line in shown)
     return ToolResult(output=text, metadata={"path": name, **known})

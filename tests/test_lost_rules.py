@@ -3,6 +3,7 @@
 import collections
 import json
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Literal, Optional
 
 import pytest
@@ -20,7 +21,7 @@ from qitos_min import (
     ToolMeta,
     ToolRegistry,
 )
-from qitos_min.core.history import HistoryPolicy
+from qitos_min.core.history import History, HistoryPolicy
 from qitos_min.core import ActionExecutionPolicy
 from qitos_min.engine import RuntimeBudget
 from qitos_min.engine.delegate import DelegateTool
@@ -214,12 +215,15 @@ class Remembering:
         self.roles.append("reset")
 
 
-def test_a_delegate_leaves_what_its_caller_remembers():
-    memory = Remembering()
-    worker = AgentSpec("w", "w", ScriptedAgent(Decision.final("did"), memory=memory))
-    registry = ToolRegistry().register(DelegateTool(worker))
-    boss = ScriptedAgent(DELEGATE, Decision.final(1), tool_registry=registry, memory=memory)
-    Engine(boss).run("x")
+@pytest.mark.parametrize("levels", [1, 2])
+def test_a_delegate_leaves_what_its_callers_remember(levels):
+    memory, agent = Remembering(), ScriptedAgent(Decision.final("did"))
+    agent.memory = memory
+    for level in range(levels):
+        registry = ToolRegistry().register(DelegateTool(AgentSpec("w", "w", agent)))
+        agent = ScriptedAgent(DELEGATE, Decision.final(1), tool_registry=registry)
+    agent.memory = memory
+    Engine(agent).run("x")
     assert memory.roles.count("reset") == 1 and memory.roles.count("task") == 2
 
 
@@ -244,19 +248,50 @@ def test_ctrl_c_keeps_the_results_of_the_calls_that_had_finished(mode):
         engine.run("x")
     result = engine.last_result
     [record] = result.records
-    states = [(call["status"], call["attempts"]) for call in record.tool_invocations]
-    assert states == [("success", 1), ("cancelled", 1), ("cancelled", 0)]
-    told = [output if output == 3 else output["error"] for output in record.action_results]
-    assert told == [
-        3,
-        "at work when Ctrl-C came",
-        "not started, because the run was cancelled",
-    ]
+    assert [(call["tool_name"], call["status"]) for call in record.tool_invocations] == [("add", "success")]
+    assert record.action_results == [3]
     assert result.task_result.stop_reason == "interrupt"
-    assert snowl_compat.build_payload(result, extended=True)["run"]["tool_calls_by_name"] == {
-        "add": 1,
-        "halt": 1,
-    }
+    assert result.tool_calls_by_name == {"add": 1}
+    told = [event.payload for event in result.events if event.payload.get("stage") == "action_results"]
+    assert [payload["action_results"] for payload in told] == [[3]]
+
+
+class Failing(History):
+    def append(self, message):
+        if message.role == "tool":
+            raise OSError("disk full")
+        super().append(message)
+
+
+def test_a_history_that_fails_at_ctrl_c_does_not_hide_it():
+    registry = ToolRegistry().register(add).register(halt)
+    calls = [Action("add", {"a": 1, "b": 2}), Action("halt")]
+    engine = Engine(ScriptedAgent(Decision.act(calls), tool_registry=registry), history=Failing())
+    with pytest.raises(KeyboardInterrupt):
+        engine.run("x")
+    assert engine.last_result.task_result.stop_reason == "interrupt"
+
+
+def test_a_state_that_is_kept_between_runs_is_heard_in_each():
+    class Keeping(ScriptedAgent):
+        kept = StateSchema()
+
+        def init_state(self, task):
+            return self.kept
+
+    def reduced(state, observation, decision):
+        if state.current_step % 2:
+            state.set_stop("success")
+        else:
+            state.stop_reason = None
+        return state
+
+    agent = Keeping(*[ADD] * 9, tool_registry=tools(), reduce=reduced)
+    engine = Engine(agent, stop_criteria=[])
+    for _ in range(2):
+        agent.kept.current_step = 0
+        result = engine.run("x")
+        assert (result.task_result.stop_reason, result.step_count) == ("success", 2)
 
 
 def test_what_an_agent_that_waits_says_of_its_end_is_heard_at_the_next_step():
@@ -299,7 +334,7 @@ def test_a_part_of_a_tool_is_checked_where_it_is_declared(name, kind):
 
 
 def test_the_text_of_tools_names_every_type_and_choice():
-    def look(a: Optional[str] = None, b: Literal["r", "w"] = "r", c: int | str = 1):
+    def look(a: Optional[str] = None, b: Literal["r", "w"] = "r", c: int | str = 1, d: date | str = ""):
         """Look."""
 
     text = ToolRegistry().register(look).get_tool_descriptions()
@@ -308,6 +343,7 @@ def test_the_text_of_tools_names_every_type_and_choice():
         "  - a (string or null, optional)",
         '  - b ("r" or "w", optional)',
         "  - c (integer or string, optional)",
+        "  - d (string, optional)",
     ]
 
 

@@ -155,6 +155,7 @@ PAGE = (
         ("plain", {}, {"content": "plain", "title": None, "length": 5, "truncated": False}),
         ("<p>open <i>tags </b>", {}, {"content": "open tags"}),
         ("<p>H<b>el</b>lo</p>2<sup>nd</sup>", {}, {"content": "Hello 2nd"}),
+        ("<a>Home</a><a>About</a>", {}, {"content": "Home About"}),
         ("", {}, {"content": ""}),
     ],
 )

@@ -166,8 +166,10 @@ class ToolRegistry:
             lines.append(f"- {function['name']}: {function['description']}")
             for name, part in schema.get("properties", {}).items():
                 needed = "" if name in schema.get("required", ()) else ", optional"
-                kinds = [one.get("type", "any") for one in part.get("anyOf", [part])]
-                kind = " or ".join(k if isinstance(k, str) else " or ".join(k) for k in kinds)
+                choices = [part] if "type" in part else part.get("anyOf") or [part]
+                kinds = [c.get("type", "any") if isinstance(c, dict) else "any" for c in choices]
+                kinds = [k if isinstance(k, str) else " or ".join(k) for k in kinds]
+                kind = " or ".join(dict.fromkeys(kinds))
                 kind = " or ".join(map(dumps, part["enum"])) if "enum" in part else kind
                 note = f": {part['description']}" if part.get("description") else ""
                 lines.append(f"  - {name} ({kind}{needed}){note}")

@@ -80,7 +80,7 @@ class Run(Recording):
         self.messages: list[HistoryMessage] = []
         self.said = False  # Whether a message of this run is in the conversation.
         self.stop_reason: StopReason | None = None
-        self.stop_known = getattr(state, "stop_reason", None)  # Before the agent said anything.
+        self.stop_known = getattr(state, "stop_reason", None)  # At the latest CHECK_STOP.
         self.failure: dict[str, Any] | None = None
         self.seat: Seat = engine.seat_of()
         self.seats = {self.seat.name: self.seat} if self.seat.spec else {}
@@ -161,7 +161,6 @@ class Run(Recording):
         passed = {"from": name, "to": spec.name, **told, "messages_passed": len(arrived)}
         self.emit(RuntimePhase.HANDOFF_START, **passed)
         self.state, self.seat, self.messages = state, seat, arrived
-        self.stop_known = getattr(state, "stop_reason", None)
         self.seats[spec.name] = seat
         self.handoffs += 1
         self.idle.append(name)
@@ -189,7 +188,7 @@ class Run(Recording):
         raise QitosRuntimeError(fault)
 
     def opens(self, part: Any) -> bool:
-        """Whether a toolset or environment is still to be set up; from then on it is not."""
+        """Whether a toolset, environment or memory was not in use; from then on it is."""
         if any(part is other for other in self.opened):
             return False
         self.opened.append(part)

@@ -82,7 +82,7 @@ class EngineSession:
         if engine.recovery_policy is not None:
             engine.recovery_policy.reset()
         self._check_task()
-        if run.parent is None or run.memory is not run.parent.memory:
+        if run.opens(run.memory):
             run.keep("memory", "reset", run.run_id)
         run.remember("task", {"objective": run.task_text, "task_id": getattr(run.task, "id", None)})
         if engine.history is not None and not self._resumed:

@@ -13,7 +13,7 @@ from ._conversation import recorded_calls
 from ._plain import exact, plain
 from ._run import Run
 from ._verdicts import check_stop, critique
-from .action_executor import ActionBatch, ActionExecutor, tool_invocation
+from .action_executor import ActionExecutor, tool_invocation
 from .cancellation import CancelMode
 from .states import RuntimePhase, StepRecord, action_row
 
@@ -171,10 +171,13 @@ def _act(run: Run) -> bool:
     watch = run.tool_hook if _TOOL_HOOKS & run.listeners.keys() else None
     executor = ActionExecutor(run.seat.registry, run.engine.executor.policy, watch=watch)
     try:
-        executor.run_batch(run.calls, run.tool_context())
-    finally:  # What was done before Ctrl-C is not lost.
-        if executor.latest is not None:
-            _take_results(run, executor.latest)
+        batch = executor.run_batch(run.calls, run.tool_context())
+    except KeyboardInterrupt:  # What was done before is not lost.
+        if executor.finished:
+            guarded(_take_results, run, executor.finished)
+        raise
+    run.record.action_execution = batch.execution
+    _take_results(run, batch.results)
     if run.seat.env is not None:
         taken = {"decision_mode": run.decision.mode, "actions": run.calls}
         taken |= {"final_answer": run.decision.final_answer, "action_results": run.outputs}
@@ -186,22 +189,23 @@ def _act(run: Run) -> bool:
     return run.pending_handoff is not None
 
 
-def _take_results(run: Run, batch: ActionBatch) -> None:
+def _take_results(run: Run, results: list[ToolResult]) -> None:
     record = run.record
     run.stamp()
-    run.results = batch.results
-    run.outputs = [_seen(result) for result in batch.results]
-    record.action_results = results = plain(run.outputs)
-    record.tool_invocations = calls = [tool_invocation(result) for result in batch.results]
-    record.action_execution = batch.execution
-    run.emit(stage="action_results", tool_invocations=calls, action_results=results)
-    for output in results if run.memory is not None else ():
+    run.results = results
+    run.outputs = [_seen(result) for result in results]
+    record.action_results = outputs = plain(run.outputs)
+    record.tool_invocations = calls = [tool_invocation(result) for result in results]
+    run.emit(stage="action_results", tool_invocations=calls, action_results=outputs)
+    for output in outputs if run.memory is not None else ():
         run.remember("action_result", output)
     if run.talks:
         most = run.engine.context_config.max_result_chars
-        for action, result in zip(record.actions, batch.results):
-            own = {"tool_call_id": action.action_id, "native": record.native_tool_call_used}
-            run.say("tool", _text(result.to_model_dict(max_chars=most)), name=action.name, **own)
+        names = {action.action_id: action.name for action in record.actions}
+        for result in results:
+            own = {"tool_call_id": result.action_id, "native": record.native_tool_call_used}
+            text = _text(result.to_model_dict(max_chars=most))
+            run.say("tool", text, name=names[result.action_id], **own)
 
 
 def _seen(result: ToolResult) -> Any:

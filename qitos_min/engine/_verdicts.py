@@ -84,8 +84,9 @@ def _reason_to_stop(run: Run) -> tuple[StopReason | None, Any]:
             _keep_answer(run)
             return StopReason.FINAL, None
         own = state.stop_reason if isinstance(state, StateSchema) else None
+        known, run.stop_known = run.stop_known, own
         # What the agent set, as with ``state.set_stop``; it may have waited since.
-        if own is not None and own != run.stop_known:
+        if own is not None and own != known:
             return StopReason(own), None
         if run.seat.agent.should_stop(state):
             return StopReason.AGENT_CONDITION, None

@@ -55,7 +55,6 @@ class _Batch:
     peak: int = 0  # The most calls at one time.
     stopped: bool = False  # Whether a call failed after which none is to follow.
     late: bool = False  # Whether the time of the run was used up during a call.
-    interrupt: KeyboardInterrupt | None = None  # What ended the batch.
 
     @property
     def is_over(self) -> bool:
@@ -84,7 +83,7 @@ class ActionExecutor:
         self.cancel_token = cancel_token
         # ``policy`` and ``concurrency_peak`` of the latest batch.
         self.last_execution_stats: dict[str, Any] = {}
-        self.latest: ActionBatch | None = None  # The latest batch, also one that Ctrl-C ended.
+        self.finished: list[ToolResult] = []  # The results before Ctrl-C ended the latest batch.
         self._watch = watch
 
     def execute(self, actions: Actions, env: Any = None, state: Any = None) -> list[ActionResult]:
@@ -109,9 +108,8 @@ class ActionExecutor:
         lone call. No further action is started when the ``cancel_token`` says ``immediate`` or
         the time of the run is used up. Only ``KeyboardInterrupt`` is raised.
         """
-        self._batch(actions, dict(runtime_context or {}))
-        assert self.latest is not None
-        return self.latest
+        batch, execution = self._batch(actions, dict(runtime_context or {}))
+        return ActionBatch([batch.results[p] for p in range(len(batch.actions))], execution)
 
     def _batch(self, actions: Actions, context: dict[str, Any]) -> tuple[_Batch, dict[str, Any]]:
         """Run the actions; the batch then has a result for each."""
@@ -119,9 +117,8 @@ class ActionExecutor:
         if context.get("threads") is None and isinstance(context.get("cancel_token"), CancelToken):
             own = context["threads"] = RunThreads(context["cancel_token"])
         batch = _Batch(list(actions), _registry_of(self.tool_registry, actions), context)
-        segments: list[list[int]] = []
         try:
-            segments += self._segments(batch)
+            segments = self._segments(batch)
             for segment in segments:
                 if batch.is_over:
                     break
@@ -129,8 +126,9 @@ class ActionExecutor:
                     self._run(segment[0], batch)
                 else:
                     self._run_together(segment, batch)
-        except KeyboardInterrupt as interrupt:
-            batch.interrupt = interrupt
+        except KeyboardInterrupt:
+            self.finished = [result for _, result in sorted(dict(batch.results).items())]
+            raise
         finally:
             if own is not None:
                 own.close()
@@ -141,21 +139,13 @@ class ActionExecutor:
         execution |= {"max_concurrency": policy.max_concurrency, "segments": segments}
         execution["completion_order"] = list(batch.results)
         why = "budget_time" if batch.late else "batch_stopped" if batch.stopped else "run_cancelled"
-        why = "run_cancelled" if batch.interrupt else why
         for place, action in enumerate(batch.actions):
             if place not in batch.results:
-                name, begun = batch.registry.resolve_name(action.name), place in batch.began
-                told: Any = {"tool_name": name or action.name, "action_id": action.action_id}
-                text = (
-                    "at work when Ctrl-C came" if begun else f"not started, because {_CAUSES[why]}"
-                )
-                told |= {"error": text, "status": "cancelled", "attempts": int(begun)}
+                name = batch.registry.resolve_name(action.name) or action.name
+                told: Any = {"tool_name": name, "action_id": action.action_id, "attempts": 0}
+                told |= {"error": f"not started, because {_CAUSES[why]}", "status": "cancelled"}
                 batch.results[place] = ToolResult.execution_error(code=why, **told)
         self.last_execution_stats = {"policy": vars(policy), "concurrency_peak": batch.peak}
-        results = [batch.results[place] for place in range(len(batch.actions))]
-        self.latest = ActionBatch(results, execution)
-        if batch.interrupt is not None:
-            raise batch.interrupt
         return batch, execution
 
     def _segments(self, batch: _Batch) -> list[list[int]]:
@@ -185,13 +175,12 @@ class ActionExecutor:
         try:
             if self._watch is not None:
                 self._watch("before", action, None)
-            result = batch.registry.execute(action, batch.context)
+            result = batch.results[place] = batch.registry.execute(action, batch.context)
             if self._watch is not None:
                 self._watch("after", action, result)
         finally:
             AT_WORK.reset(mark)
             batch.at_work -= 1
-        batch.results[place] = result
         batch.late = batch.late or result.error_code == "budget_time"
         if self.policy.fail_fast and not result.is_success:
             batch.stopped = True

@@ -10,7 +10,9 @@ from ..core import History, Memory as Memory, MemoryRecord as MemoryRecord
 from ..core._contract import check_count
 
 
-class _Window(History):
+class WindowHistory(History):
+    """Keeps the last ``window_size`` messages."""
+
     def __init__(self, window_size: int = 24) -> None:
         check_count(window_size, "window_size", least=1)
         super().__init__()
@@ -31,17 +33,13 @@ class _Window(History):
         return dropped
 
 
-class WindowHistory(_Window, History):
-    """Keeps the last ``window_size`` messages."""
-
-
-class WindowMemory(_Window, Memory):
+class WindowMemory(WindowHistory, Memory):
     """Keeps the last ``window_size`` records."""
 
     def __init__(self, window_size: int = 20) -> None:
         super().__init__(window_size)
 
-    records = _Window.messages
+    records = WindowHistory.messages
 
 
 class MarkdownFileMemory(WindowMemory):

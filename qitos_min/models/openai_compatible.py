@@ -157,8 +157,7 @@ class OpenAICompatibleModel(Model):
             body = _read(error, end, _MAX_ERROR) or b""
         said = body.decode("utf-8", "replace")
         with suppress(ValueError, RecursionError):
-            value = json.loads(body)
-            found = server_error(value) if isinstance(value, dict) else None
+            found = server_error(_object(json.loads(body)))
             said = found.message if found else said
         said = self._said(said or str(error.reason) or "no message")
         if 300 <= error.code < 400:
@@ -256,7 +255,7 @@ def _from_events(data: bytes) -> _Object | None:
     response: _Object = {}
     choice: _Object = {"index": 0, "finish_reason": None}
     message: _Object = {"role": "assistant"}
-    calls: list[_Object] = []
+    calls: list[tuple[Any, _Object]] = []  # Each with its index.
     done = False
     lines = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
     for text in re.findall(r"^\ufeff?data:[ \t]*(\S.*)", lines, re.MULTILINE):
@@ -270,7 +269,7 @@ def _from_events(data: bytes) -> _Object | None:
                 choice |= {k: part[k] for k in kept if part.get(k) is not None}
                 _take(_object(part.get("delta") or part.get("message")), message, calls)
     if calls:
-        message["tool_calls"] = [{k: v for k, v in c.items() if k != "place"} for c in calls]
+        message["tool_calls"] = [call for _, call in calls]
     if response.get("error"):
         return response
     if not done and choice["finish_reason"] is None:
@@ -286,17 +285,17 @@ def _objects(value: object) -> list[_Object]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _take(delta: _Object, message: _Object, calls: list[_Object]) -> None:
+def _take(delta: _Object, message: _Object, calls: list[tuple[Any, _Object]]) -> None:
     _grow(message, {k: v for k, v in delta.items() if k not in ("role", "tool_calls")})
     for piece in _objects(delta.get("tool_calls")):
         place, call_id = piece.get("index"), piece.get("id")
         function, ids = _object(piece.get("function")), (None, call_id)
         # Its index, its id or its name tells a call from the others.
-        same = [call for call in calls if call["place"] == place]
+        same = [call for at, call in calls if at == place]
         same = [call for call in same if not call_id or call.get("id") in ids]
         if not same or (place is None and not call_id and function.get("name")):
-            same = [{"place": place, "type": "function", "function": {}}]
-            calls += same
+            same = [{"type": "function", "function": {}}]
+            calls.append((place, same[0]))
         same[-1].update({key: piece[key] for key in ("id", "type") if piece.get(key)})
         _grow(same[-1]["function"], function)
 

@@ -119,8 +119,8 @@ def tell(
         failure = _raised(cause)
     elif not failure and config.strict and issues:
         failure = {"message": f"{issues[0].path}: {issues[0].message}"}
-    first = {"event": config.event_name, "schema_version": version, "payload": payload}
-    events = [{**first, "issues": [issue._asdict() for issue in issues]}]
+    told = {"issues": [issue._asdict() for issue in issues]}
+    events = [{"event": config.event_name, "schema_version": version, "payload": payload, **told}]
     content = answer if isinstance(answer, str) else "" if answer is None else dumps(answer)
     message = {"role": "assistant", "content": content}
     output = {"message": message, "usage": _usage(source, run["total_tokens"] or 0)}

@@ -61,11 +61,9 @@ def read(files: Any, name: str, offset: int, limit: int, first: int = 0) -> Tool
     data, start = files.read_bytes(name), offset - first
     lines = lines_of(data)
     more = start + limit < len(lines)
-    receipt = {"offset": start, "limit": limit, "total_lines": len(lines), "has_more": more}
-    known = {
-        "sha256": sha256(data).hexdigest(),
-        "selection_receipt": {**receipt, "truncated": more},
-    }
+    seen = {"offset": start, "limit": limit, "total_lines": len(lines)}
+    receipt = {**seen, "has_more": more, "truncated": more}
+    known = {"sha256": sha256(data).hexdigest(), "selection_receipt": receipt}
     shown = enumerate(lines[start : start + limit], start + 1)
     text = "\n".join(f"{number}\t{line}" for number, line in shown)
     return ToolResult(output=text, metadata={"path": name, **known})
@@ -148,7 +146,7 @@ def with_lines(data: bytes, start: int, end: int, new: str) -> tuple[bytes, int]
     """The same with ``new`` for the lines ``start`` to ``end``, or inserted if that is one less."""
     bom, text = _text_of(data)
     lines = _LINE.findall(text)
-    wrong = f"no such lines, the file has {len(lines)}"
+    wrong = f"no such range of lines, the file has {len(lines)}"
     need(1 <= start <= end + 1 <= len(lines) + 1, "invalid_edit", wrong)
     own, closed = _line_end_of(text), not text or text.endswith(("\r", "\n"))
     lines[start - 1 : end] = _LINE.findall(_with_line_ends(new, "", own))

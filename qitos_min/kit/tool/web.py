@@ -19,7 +19,9 @@ _Texts = dict[str, str] | None
 _Values = dict[str, Any] | None
 _MOST_BYTES = 2_000_000
 _WEB = re.compile(r"https?://([^/?#\[\]]|\[[0-9a-f:.]+\])", re.IGNORECASE)
-_INLINE = frozenset("a abbr b cite code del em i kbd mark q s small span strong sub sup u".split())
+_INLINE = frozenset(
+    "abbr b cite code del em font i ins kbd mark q s small strong sub sup u wbr".split()
+)
 _SILENT = frozenset({"script", "style", "noscript", "template"})
 
 

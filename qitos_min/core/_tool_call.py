@@ -181,10 +181,9 @@ def _check_approval(call: Call) -> Fault | None:
 
 
 def _check_ops(call: Call) -> Fault | None:
-    if not call.spec.required_ops:
-        return None
-    env, ops = call.context.get("env"), dict(call.context.get("ops") or ())
+    env = call.context.get("env")
     for group in call.spec.required_ops:
+        ops = dict(call.context.get("ops") or ())
         if group not in ops and env is not None:
             ops[group] = env.get_ops(group)
         if ops.get(group) is None:

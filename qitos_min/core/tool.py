@@ -81,12 +81,10 @@ class ToolMeta:
         check_timeout(self.timeout_s)
         check_count(self.max_retries, "max_retries", least=0)
         check_count(self.result_max_chars, "result_max_chars", least=0, optional=True)
-        policy = RetryPolicy() if self.retry_policy is None else self.retry_policy
-        parts = ((self.permissions, ToolPermission), (policy, RetryPolicy))
-        for name, (part, kind) in zip(("permissions", "retry_policy"), parts):
+        own = {"permissions": self.permissions, "retry_policy": self.retry_policy or RetryPolicy()}
+        for (name, part), kind in zip(own.items(), (ToolPermission, RetryPolicy)):
             if not isinstance(part, kind):
-                found = type(part).__qualname__
-                raise TypeError(f"{name} must be a {kind.__name__}, got {found}")
+                raise TypeError(f"{name} must be a {kind.__name__}, got {type(part).__qualname__}")
         if isinstance(self.required_ops, str):
             raise TypeError(f"required_ops must be a list of texts, got {self.required_ops!r}")
 

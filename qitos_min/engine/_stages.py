@@ -71,10 +71,8 @@ def _decide(run: Run) -> bool:
     kept, run.calls = _recorded(decision, record.step_id)
     record.decision, record.actions = kept, kept.actions
     rows = [action_row(action) for action in kept.actions]
-    answer, why = kept.final_answer, kept.rationale
-    run.emit(
-        stage="decision_ready", mode=kept.mode, rationale=why, actions=rows, final_answer=answer
-    )
+    told = {"mode": kept.mode, "rationale": kept.rationale, "actions": rows}
+    run.emit(stage="decision_ready", **told, final_answer=kept.final_answer)
     run.remember("decision", decision)
     if run.talks:
         said = _spoken(kept) if said is None else said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from . import _svg
@@ -28,7 +29,7 @@ def page(runs: Sequence[Run]) -> str:
         '<meta http-equiv="Content-Security-Policy"'
         " content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        f"<title>{title}</title>\n<style>{_style()}</style>\n</head>\n<body>\n"
         f"<main>\n{body}</main>\n</body>\n</html>\n"
     )
 
@@ -144,7 +145,16 @@ def _pairs(pairs: Row) -> str:
     return f"<dl><div>{'</div><div>'.join(told)}</div></dl>\n" if told else _NONE
 
 
-# Light and dark, wide, narrow and on paper.
+def _style() -> str:
+    """The style sheet, its colours in light and in dark, and what is painted in which."""
+    light, dark = (";".join(f"--{n}:{pair[k]}" for n, pair in COLOURS.items()) for k in (0, 1))
+    kinds = "".join(f".{name}{{--own:var(--{name})}}" for name in list(COLOURS)[6:])
+    modes = f":root{{color-scheme:light dark;{light}}}\n"
+    modes += f"@media (prefers-color-scheme:dark){{:root{{{dark}}}}}\n"
+    sheet = Path(__file__).with_name("page.css").read_text("utf-8")
+    return f"\n{modes}{kinds}\n{sheet}"
+
+
 COLOURS = {
     "paper": ("#ffffff", "#14181f"),
     "raised": ("#f3f5f8", "#1e2530"),
@@ -164,48 +174,3 @@ COLOURS = {
     "c5": ("#5b6472", "#aab4c2"),
 }
 """Name -> colour in light and in dark; words stand on ``paper`` and ``raised``."""
-_LIGHT, _DARK = (";".join(f"--{name}:{pair[n]}" for name, pair in COLOURS.items()) for n in (0, 1))
-_KINDS = "".join(f".{name}{{--own:var(--{name})}}" for name in list(COLOURS)[6:])
-_STYLE = (
-    f"""
-:root{{color-scheme:light dark;{_LIGHT}}}
-@media (prefers-color-scheme:dark){{:root{{{_DARK}}}}}
-{_KINDS}"""
-    """
-*{box-sizing:border-box}
-body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
-main{max-width:1120px;margin:0 auto;padding:24px 20px 60px;overflow-wrap:anywhere}
-h1{font-size:26px;line-height:1.25;margin:0 0 12px}
-*+article h1{margin-top:40px;border-top:2px solid var(--rule);padding-top:20px}
-h2{font-size:18px;margin:34px 0 10px}h3{font-size:13px;margin:12px 0 4px;color:var(--soft)}
-a{color:var(--link)}small,.left,dt,th{color:var(--soft)}
-pre,code{font:13px/1.45 ui-monospace,monospace}code{color:var(--ink);font-weight:600}
-pre{margin:4px 0;padding:8px 10px;background:var(--raised);border-radius:6px;white-space:pre-wrap}
-.answer pre{font:17px/1.5 system-ui,sans-serif;border-left:4px solid var(--c3);padding:12px 16px}
-.failure{border-left:4px solid var(--error);background:var(--raised);padding:4px 16px}
-.failure .error{font-weight:600}p.error,p.retry,p.stop,b{color:var(--own)}
-dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(210px,1fr));gap:10px 20px}
-dt{font-size:12px}dd{margin:0}
-table{border-collapse:collapse;width:100%;font-size:14px}td{white-space:pre-wrap}
-th,td{text-align:left;vertical-align:top;padding:5px 12px 5px 0;border-bottom:1px solid var(--rule)}
-figure{margin:0;padding:0 8px}figure.scores{padding-left:40px}
-svg{display:block;overflow:visible}svg .sign{font-size:16px}
-svg text{font:12px system-ui,sans-serif;fill:var(--ink)}svg .tick{fill:var(--soft)}
-.grid{stroke:var(--rule)}.tool{fill:var(--paper);opacity:.75;stroke:var(--rule)}
-rect,.dot,.arrow,svg .sign{fill:var(--own)}.bar.left{opacity:.35}.dot{stroke:var(--paper)}
-.line,line.handoff{stroke:var(--own);stroke-width:1.5}
-.key{list-style:none;display:flex;flex-wrap:wrap;gap:4px 18px;padding:0;font-size:13px}
-.key i{display:inline-block;width:12px;height:12px;margin-right:6px;background:var(--own)}
-.key .tool{border:1px solid var(--soft)}
-section>details{border:1px solid var(--rule);border-radius:8px;margin:6px 0;padding:0 14px 2px}
-summary{cursor:pointer;padding:7px 0}summary span{margin-left:8px}
-.mark{font-size:12px;border:1px solid;border-radius:10px;padding:1px 8px;margin-left:8px}
-.call{border-left:3px solid var(--rule);padding-left:12px;margin:10px 0}
-@media (max-width:640px){
-main{padding:16px 12px 40px}h1{font-size:21px}dl{grid-template-columns:1fr 1fr}thead{display:none}
-tr{display:block;border-bottom:1px solid var(--rule);padding:6px 0}
-td{display:inline-block;max-width:100%;border:0;padding:1px 14px 1px 0}
-td:not(:empty)::before{content:attr(data-l) " ";color:var(--soft);font-size:12px}}
-@media print{body{font-size:11px}details::details-content{content-visibility:visible}}
-"""
-)

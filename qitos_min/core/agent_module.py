@@ -149,8 +149,7 @@ def _engine_settings(agent: AgentModule[Any, Any, Any], given: dict[str, Any]) -
     from .spec import ExperimentSpec, RunSpec
 
     others, max_steps = given["state_kwargs"], given["max_steps"]
-    names, taking = inspect.signature(Engine).parameters, inspect.getfullargspec(agent.init_state)
-    own = {*taking.args, *taking.kwonlyargs}
+    names, own = (inspect.signature(f).parameters for f in (Engine, agent.init_state))
     settings = {name: given[name] for name in names if given.get(name) is not None}
     settings |= given["engine_kwargs"] or {}
     settings |= {name: others.pop(name) for name in names if name in others and name not in own}

@@ -28,8 +28,10 @@ class Decision(Record, Generic[ActionT]):
     target: str | None = None  # Registry name of the agent that a handoff goes to.
 
     def __post_init__(self) -> None:
-        given = self.actions or ()
-        self.actions = [Action.from_dict(a) if isinstance(a, Mapping) else a for a in given]
+        self.actions = [
+            a if type(a) is Action or not isinstance(a, Mapping) else Action.from_dict(a)
+            for a in self.actions or ()
+        ]
 
     @classmethod
     def act(cls, actions: Any, rationale: _Str = None, meta: _Meta = None) -> Decision[Any]:

@@ -14,7 +14,6 @@ from ._plain import exact, plain
 from ._run import Run
 from ._verdicts import check_stop, critique
 from .action_executor import ActionExecutor, tool_invocation
-from .cancellation import CancelMode
 from .states import RuntimePhase, StepRecord, action_row
 
 _REST = attrgetter("timeout_s", "max_retries", "idempotent", "classification", "metadata")
@@ -38,7 +37,7 @@ def run_step(run: Run) -> None:
 
 def _take_stages(run: Run) -> None:
     for phase, work, applies, before, after in _STAGES:
-        if run.token.mode is CancelMode.IMMEDIATE:
+        if run.token.mode == "immediate":
             run.stop_reason = StopReason.CANCELLED_IMMEDIATE
             return
         if applies is not None and not applies(run):
@@ -166,7 +165,7 @@ def _text(value: Any) -> str:
 def _act(run: Run) -> bool:
     """Run the tools; True if one of them handed the run off."""
     run.emit(stage="start")
-    watch = run.tool_hook if _TOOL_HOOKS & run.listeners.keys() else None
+    watch = None if _TOOL_HOOKS.isdisjoint(run.listeners) else run.tool_hook
     executor = ActionExecutor(run.seat.registry, run.engine.executor.policy, watch=watch)
     try:
         batch = executor.run_batch(run.calls, run.tool_context())

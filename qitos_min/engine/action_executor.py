@@ -47,7 +47,7 @@ class _Batch:
 
     actions: Actions
     registry: ToolRegistry
-    context: dict[str, Any]
+    context: Mapping[str, Any]
     results: dict[int, ToolResult] = field(default_factory=dict)  # In the order of completion.
     began: dict[int, float] = field(default_factory=dict)
     raised: list[BaseException] = field(default_factory=list)
@@ -108,14 +108,14 @@ class ActionExecutor:
         lone call. No further action is started when the ``cancel_token`` says ``immediate`` or
         the time of the run is used up. Only ``KeyboardInterrupt`` is raised.
         """
-        batch, execution = self._batch(actions, dict(runtime_context or {}))
+        batch, execution = self._batch(actions, runtime_context or {})
         return ActionBatch([batch.results[p] for p in range(len(batch.actions))], execution)
 
-    def _batch(self, actions: Actions, context: dict[str, Any]) -> tuple[_Batch, dict[str, Any]]:
+    def _batch(self, actions: Actions, context: Mapping[str, Any]) -> tuple[_Batch, dict[str, Any]]:
         """Run the actions; the batch then has a result for each."""
         own = None
         if context.get("threads") is None and isinstance(context.get("cancel_token"), CancelToken):
-            own = context["threads"] = RunThreads(context["cancel_token"])
+            context = {**context, "threads": (own := RunThreads(context["cancel_token"]))}
         batch = _Batch(list(actions), _registry_of(self.tool_registry, actions), context)
         try:
             segments = self._segments(batch)

@@ -13,6 +13,7 @@ import snowl_compat
 from qitos_min import (
     Action,
     AgentModule,
+    AgentRegistry,
     AgentSpec,
     BaseTool,
     Decision,
@@ -372,3 +373,15 @@ class Called:
 def test_the_text_of_what_is_called_describes_a_tool_that_has_no_other(item):
     [entry] = ToolRegistry().register(item).get_all_specs()
     assert entry["function"]["description"] == "Add."
+
+
+def test_a_handoff_that_ctrl_c_kept_from_being_made_is_not_told_as_done():
+    worker, registry = ScriptedAgent(Decision.final("x"), name="w"), ToolRegistry().register(halt)
+    agents = AgentRegistry().register(AgentSpec("w", "w", worker))
+    calls = [Action("transfer_to_w"), Action("halt")]
+    boss = ScriptedAgent(Decision.act(calls), tool_registry=registry)
+    engine = Engine(boss, agent_registry=agents)
+    with pytest.raises(KeyboardInterrupt):
+        engine.run("x")
+    result = engine.last_result
+    assert (result.records[0].tool_invocations, result.handoff_traces) == ([], [])

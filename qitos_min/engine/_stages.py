@@ -169,8 +169,8 @@ def _act(run: Run) -> bool:
     executor = ActionExecutor(run.seat.registry, run.engine.executor.policy, watch=watch)
     try:
         batch = executor.run_batch(run.calls, run.tool_context())
-    except KeyboardInterrupt:  # What was done before is not lost.
-        if executor.finished:
+    except KeyboardInterrupt:  # What was done is not lost, but a handoff is not made any more.
+        if executor.finished and run.pending_handoff is None:
             guarded(_take_results, run, executor.finished)
         raise
     run.record.action_execution = batch.execution

@@ -22,8 +22,8 @@ from qitos_min import (
     ToolMeta,
     ToolRegistry,
 )
-from qitos_min.core.history import History, HistoryPolicy
 from qitos_min.core import ActionExecutionPolicy
+from qitos_min.core.history import History, HistoryPolicy
 from qitos_min.engine import RuntimeBudget
 from qitos_min.engine.delegate import DelegateTool
 from qitos_min.kit.checkpoint import FileCheckpointStore, MemoryCheckpointStore

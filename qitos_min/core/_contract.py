@@ -90,7 +90,7 @@ def or_none(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 
 def check_count(value: Any, name: str, *, least: int, optional: bool = False) -> None:
-    fits = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    fits = isinstance(value, int) and is_number(value) and value >= least
     if not (fits or optional and value is None):
         raise ValueError(f"{name} must be an int of at least {least}, got {value!r}")
 

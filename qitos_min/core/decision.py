@@ -29,8 +29,8 @@ class Decision(Record, Generic[ActionT]):
 
     def __post_init__(self) -> None:
         self.actions = [
-            a if type(a) is Action or not isinstance(a, Mapping) else Action.from_dict(a)
-            for a in self.actions or ()
+            Action.from_dict(one) if type(one) is not Action and isinstance(one, Mapping) else one
+            for one in self.actions or ()
         ]
 
     @classmethod

@@ -113,9 +113,9 @@ class ActionExecutor:
 
     def _batch(self, actions: Actions, context: Mapping[str, Any]) -> tuple[_Batch, dict[str, Any]]:
         """Run the actions; the batch then has a result for each."""
-        own = None
-        if context.get("threads") is None and isinstance(context.get("cancel_token"), CancelToken):
-            context = {**context, "threads": (own := RunThreads(context["cancel_token"]))}
+        token, given = context.get("cancel_token"), context.get("threads")
+        own = RunThreads(token) if given is None and isinstance(token, CancelToken) else None
+        context = context if own is None else {**context, "threads": own}
         batch = _Batch(list(actions), _registry_of(self.tool_registry, actions), context)
         try:
             segments = self._segments(batch)

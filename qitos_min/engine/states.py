@@ -153,7 +153,7 @@ _row_of, _decision_of, _action_of = (attrgetter(*names) for names in (_ROW, _DEC
 
 def action_row(action: Action) -> dict[str, Any]:
     """The fields of an action whose values are plain."""
-    return {**dict(zip(_ACTION, _action_of(action))), "kind": action.kind._value_}
+    return {**dict(zip(_ACTION, _action_of(action))), "kind": action.kind.value}
 
 
 @dataclass

@@ -306,7 +306,7 @@ def _has(source: "Any", names: "Iterable[str]") -> bool:
 
 def _peek(source: object, path: str) -> "Any":
     """What stands at the end of a dotted path, or None; nothing is told."""
-    for name in path.split("."):
+    for name in path.split(".") if source is not None else ():
         source = _Reading().get(source, name)
     return None if source is _MISSING else source
 

@@ -63,7 +63,7 @@ class StateSchema(Record):
         """Raise ``StateValidationError`` at the first field of a wrong type."""
         for name, (what, kind, least) in _RULES.items():
             value = getattr(self, name)
-            if not isinstance(value, kind) or isinstance(value, bool):
+            if type(value) is not kind and (type(value) is bool or not isinstance(value, kind)):
                 told = f"{what}, got {type(value).__name__}"
             elif least is not None and value < least:
                 told = f"at least {least}, got {value!r}"

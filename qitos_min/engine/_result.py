@@ -132,13 +132,13 @@ def critic_traces(records: Iterable[StepRecord | Any]) -> list[CriticTrace]:
     """Return one trace for each critic output, by the payload's own rules."""
     # No more of a record, as reading its events would take longest.
     judged = [{n: getattr(r, n, None) for n in _JUDGED} for r in records if r.critic_outputs]
-    return [CriticTrace(**row) for row in _json.critic_traces(judged)]
+    return [CriticTrace(**row) for row in (_json.critic_traces(judged) if judged else ())]
 
 
 def handoff_traces(events: Iterable[RuntimeEvent | Any]) -> list[HandoffTrace]:
     """Return one trace for each HANDOFF_START event."""
     starts = [event for event in events if event.phase == RuntimePhase.HANDOFF_START]
-    return [HandoffTrace(**row) for row in _json.handoff_traces(starts)]
+    return [HandoffTrace(**row) for row in (_json.handoff_traces(starts) if starts else ())]
 
 
 def _preview(output: Any) -> str:

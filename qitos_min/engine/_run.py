@@ -46,9 +46,8 @@ class _Threads(RunThreads):
         self, call: Callable[[], Any], limit: float | None = None, *, patient: bool = False
     ) -> Any:
         # What a toolset opens may belong to its thread, so these stay in one.
-        alone = limit is None and not patient and threading.active_count() == 1
-        main = threading.main_thread()
-        self._alone = self._alone and alone and threading.current_thread() is main
+        alone = self._alone and limit is None and not patient and threading.active_count() == 1
+        self._alone = alone and threading.current_thread() is threading.main_thread()
         if self._alone:
             return contextvars.copy_context().run(outcome, call)
         return super().run(call, limit, patient=patient)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import marshal
 from operator import attrgetter
 from typing import Any
 
@@ -69,9 +70,8 @@ def _decide(run: Run) -> bool:
     decision = run.decision = _checked(run, decision)
     kept, run.calls = _recorded(decision, record.step_id)
     record.decision, record.actions = kept, kept.actions
-    rows = [action_row(action) for action in kept.actions]
-    told = {"mode": kept.mode, "rationale": kept.rationale, "actions": rows}
-    run.emit(stage="decision_ready", **told, final_answer=kept.final_answer)
+    told = {"rationale": kept.rationale, "actions": [action_row(one) for one in kept.actions]}
+    run.emit(stage="decision_ready", mode=kept.mode, **told, final_answer=kept.final_answer)
     run.remember("decision", decision)
     if run.talks:
         said = _spoken(kept) if said is None else said
@@ -96,7 +96,8 @@ def _observe(run: Run) -> None:
     if run.instruction_patch is not None:
         kept["instruction_patch"] = plain(run.instruction_patch)
     run.observation = Observation(kept, results=run.results)
-    run.observation.update(state=plain(run.state_before), action_results=run.outputs)
+    state = marshal.loads(marshal.dumps(run.state_before, 2))  # A copy in C: it may be large.
+    run.observation.update(state=state, action_results=run.outputs)
     run.observation["env"] = {**view} if env is None else plain(view)
     run.record.observation = kept
     run.emit(stage="state_ready", observation=kept)

@@ -336,7 +336,7 @@ registry = ToolRegistry().register(
 )
 executor = ActionExecutor(registry, policy=ActionExecutionPolicy("parallel"))
 size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (size + 2**22, -1))
+resource.setrlimit(resource.RLIMIT_AS, (size + 2**22, resource.RLIM_INFINITY))
 threading.stack_size(2**28)
 print([result.output for result in executor.run_batch([Action("t")] * 3).results])
 """

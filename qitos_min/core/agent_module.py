@@ -135,8 +135,7 @@ class AgentModule(ABC, Generic[StateT, ObservationT, ActionT]):
         kept = getattr(self, "memory", None)
         self.memory = kept if memory is None else memory
         try:
-            engine = self.build_engine(**_engine_settings(self, options))
-            result = engine.run(task, **state_kwargs)
+            result = self.build_engine(**_engine_settings(self, options)).run(task, **state_kwargs)
         finally:
             self.memory = kept
         return result if return_state else result.final_result

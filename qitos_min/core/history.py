@@ -50,8 +50,7 @@ class History:
         self, query: Mapping[str, Any] | None = None, state: Any = None, observation: Any = None
     ) -> list[Any]:
         """Those of the ``roles`` and from ``step_min`` on, of these the last ``max_items``."""
-        query = query or {}
-        roles, first, most = (query.get(k) for k in ("roles", "step_min", "max_items"))
+        roles, first, most = map((query or {}).get, ("roles", "step_min", "max_items"))
         found = [one for one in self._messages if not roles or one.role in roles]
         found = [one for one in found if first is None or one.step_id >= first]
         return found if most is None else found[max(0, len(found) - most) :]

@@ -163,7 +163,9 @@ def entry_of(path: Path) -> str:
     if path.is_symlink():
         return f"link {os.readlink(path)}"
     if not path.is_file():
-        return "folder" if path.is_dir() else "special" if path.exists() else "absent"
+        with suppress(FileNotFoundError, NotADirectoryError):  # What is forbidden is not absent.
+            return "folder" if stat.S_ISDIR(path.stat().st_mode) else "special"
+        return "absent"
     digest = hashlib.sha256()
     with open(path, "rb") as stream:
         while block := stream.read(1 << 20):
